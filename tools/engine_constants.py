@@ -33,7 +33,6 @@ LABELS = {"OUTLIER", "FAILED"}  # numbers that stand for words
 NAMES = {  # of the kinds but the first; a number beyond EXTREME is of the last
     MEMORY: [
         "SCALE_SAMPLES",
-        "SPARE_VALUES",
         "VALUES_OF_CONTINUUM",
         "EARLY_FAILURES",
         "MOST_FIRST",

@@ -6,6 +6,7 @@ import pytest
 from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.engine.family import RunOutcome
 from rasp_tuner.engine.gp.family import MOST_ROWS, GpFamily
+from rasp_tuner.engine.gp.rows import LatestRows
 from rasp_tuner.space import Space
 
 SPACE = {"codec": Categorical(["none", "lz4", "zstd"]), "pool": Int(1, 6), "batch": Float(0.0, 1.0)}
@@ -123,7 +124,22 @@ def test_a_fit_that_takes_over_from_the_last_has_the_bits_of_one_made_anew(dimen
 
 
 def matrices(fit):
-    return (fit.half,) if fit.native is None else (fit.native.root, *fit.native.pairs)
+    n = len(fit.alpha)
+    if fit.native is None:
+        return (fit.half,)
+    return tuple(fit.native.part(name, n, n) for name in ("root", "kernel", "alike", "lately"))
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_the_latest_rows_are_those_told_last_also_after_others_were_restored(most):
+    latest, told = LatestRows(most, 2), []
+    for t in range(5 * most):
+        latest.append(np.array([float(t)]), np.array([-1.0]))
+        told.append([float(t), -1.0])
+        assert latest.rows.tolist() == told[-most:]
+        if t == 3 * most:
+            latest.restore(np.array(told[-1:]))
+            told = told[-1:]
 
 
 def test_whichever_of_two_takes_the_other_in_knows_the_same():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from teaching import teach
 
-from rasp_tuner.engine.kernel import memory, moving
+from rasp_tuner.engine.kernel import memory, moving, outliers
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.masks import batch_progress
@@ -110,7 +110,7 @@ def test_a_sample_whose_trust_is_restored_counts_again():
     dims, state = fitted(20)
     observe(dims, state, np.zeros(2), np.zeros(2), 50.0, trust=0.0)
     assert state.window_weights[0, 20] == 0.0
-    moving.restore_trust(state, True)
+    outliers.restore_trust(state, True)
     assert state.window_weights[0, 20] == 1.0
 
 

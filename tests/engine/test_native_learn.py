@@ -8,9 +8,8 @@ from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.belief import SlotBelief, shapes
 from rasp_tuner.engine.kernel.believe import MOVING_LOOK_EVERY_STEPS
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.draws import DrawKeys
 from rasp_tuner.engine.kernel.learn import learn, start
-from rasp_tuner.engine.kernel.native_batch import NativeBatch, native_draws
+from rasp_tuner.engine.kernel.native_batch import NativeBatch
 from rasp_tuner.engine.kernel.state import RANK, Dims, E, State, blank
 
 pytestmark = pytest.mark.skipif(not native.available(), reason=f"the native kernel is {native.why_not()}")
@@ -186,25 +185,3 @@ def test_memory_stays_within_its_slots_and_forgets_no_sample() -> None:
     n = int(state.count[0])
     assert (state.count < dims.rows).all()
     assert state.counts[0, :n].sum() == state.prompts[0, :n, 0].sum() == state.steps[0] == 420
-
-
-def test_a_whole_ask_and_a_whole_tell_are_their_parts_one_after_the_other() -> None:
-    dims, size, rng = Dims(3, 2, 1), 4, np.random.default_rng(5)
-    state, default = taught(Dims(3, 2, 1), 4, 12), np.full(3, 0.4)
-    contexts, keys = rng.normal(size=(size, 2)), DrawKeys(3, np.arange(4.0), np.full(4, 12.0))
-    batch = NativeBatch(dims, default, state)
-    belief, points, versus = batch.ask(contexts, keys)
-    parts = batch.believe(contexts)
-    np.testing.assert_array_equal(belief.buffer, parts.buffer)
-    np.testing.assert_array_equal(points, parts.choose(native_draws(keys, size, draws_needed(dims)))[0])
-    np.testing.assert_array_equal(versus, parts.versus_default(points))
-    losses = ((points - 0.3) ** 2).sum(axis=1, keepdims=True)  # as taught: no outliers, so that densities count
-    other, failed, y = copied(state), np.zeros(size), losses[:, 0]
-    apart = NativeBatch(dims, default, other).believe(contexts)
-    mean, variance, logs = apart.forecast(points, y)
-    told = belief.tell(points, contexts, losses, failed, y)
-    apart.learn(points, contexts, losses, failed, logs)
-    for got, wanted in zip(told, (np.array(versus), mean, variance), strict=True):
-        np.testing.assert_array_equal(got, wanted)
-    for (name, mine), (_, theirs) in zip(state.items(), other.items(), strict=True):
-        np.testing.assert_array_equal(mine, theirs, err_msg=name)

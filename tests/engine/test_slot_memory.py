@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from teaching import teach
 
-from rasp_tuner.engine.kernel import memory
+from rasp_tuner.engine.kernel import memory, outliers
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.masks import ALL_ROWS, batch_progress
 from rasp_tuner.engine.kernel.memory import SHARP_STEPS
@@ -160,7 +160,7 @@ def test_only_the_trust_of_the_latest_sample_is_restored():
     dims, state = written(visits(3))
     for trust in (0.1, 0.2):
         memory.write(dims, state, np.zeros((1, 2)), np.ones((1, dims.sample)), np.array([trust]), batch_progress(state))
-    memory.restore_trust(state, True)
+    outliers.restore_trust(state, True)
     assert state.trust[0, :, 3:5].tolist() == [[0.1, 1.0]] * L
 
 

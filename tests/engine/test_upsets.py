@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from upset_worlds import WORLDS, Upset, run, standing_still
 
-from rasp_tuner import Float, Metric, Tuner
+from rasp_tuner import Categorical, Float, Int, Metric, Tuner
 
 SEEDS = range(4)
 WORST = {"floats": 0.06, "discrete": 0.03}  # excess of a clean run over the steps that are looked at, and a little
@@ -152,3 +152,18 @@ def test_standing_still_is_dear():
     """So that the other tests can fail."""
     assert standing_still("floats") > 2.0
     assert standing_still("discrete") > 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_new_situation_near_a_known_one_is_no_other_unit(seed, caplog):
+    knobs = {"plan": Categorical(["a", "b", "c"]), "size": Int(0, 4)}
+    tuner = Tuner(knobs, {"cost": "min"}, ["load", "mix"], {"plan": "a", "size": 1}, seed=seed)
+    rng, places = np.random.default_rng(seed), {(2.0, 2.0): 9.0, (-0.6, -0.8): 13.0, (-1.0, -0.8): 1.0}
+    blocks = [*list(places)[:2] * 3, list(places)[2], *list(places)[:2]]
+    with caplog.at_level(logging.WARNING, logger="rasp_tuner"):
+        for place in np.repeat(blocks, 25, axis=0):
+            at = place + 0.05 * rng.normal(size=2)
+            asked = tuner.ask({"load": at[0], "mix": at[1]})
+            shape = 1.0 + 0.3 * (asked.params["plan"] != "b") + 0.1 * abs(asked.params["size"] - 3)
+            tuner.tell(asked.id, {"cost": places[tuple(place.tolist())] * shape * np.exp(0.02 * rng.normal())})
+    assert not [record for record in caplog.records if "a metric has changed" in record.getMessage()]

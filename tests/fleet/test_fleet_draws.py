@@ -1,9 +1,10 @@
+import ctypes
+
 import numpy as np
 import pytest
 
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
-from rasp_tuner.engine.kernel.native_batch import native_draws
 
 
 def test_draws_are_uniform_and_unrelated():
@@ -25,9 +26,14 @@ def test_draws_depend_on_seed_tuner_and_ask_and_on_nobody_else():
 
 @pytest.mark.skipif(not native.available(), reason=f"the native kernel is {native.why_not()}")
 def test_compiled_code_draws_the_same_bits():
+    """As a GPU does: on a CPU, NumPy draws."""
+    drawn, pointers = np.empty((20, 30)), [native.POINTER] * 2
+    run = native.function("rasp_draws", [ctypes.c_uint64, native.NUMBER, *pointers, native.NUMBER, native.POINTER])
     for seed in (11, 0, 2**64 - 1, -5):
         keys = DrawKeys(seed, np.arange(20.0), np.arange(20.0) * 1e6)
-        np.testing.assert_array_equal(native_draws(keys, 20, 30), draws(keys, 30))
+        given = native.address(keys.numbers), native.address(keys.asks)
+        run(keys.mixed_seed, 20, *given, 30, native.address(drawn))
+        np.testing.assert_array_equal(drawn, draws(keys, 30))
 
 
 def test_draws_are_those_of_splitmix64():

@@ -27,17 +27,10 @@ def launched(batch, name, rows, *given):
     if name == "draw":
         seed, numbers, asks, drawn = at
         run = native.function(
-            "rasp_draws", [native.WORD, native.NUMBER, *[native.POINTER] * 2, native.NUMBER, native.POINTER]
+            "rasp_draws", [ctypes.c_uint64, native.NUMBER, *[native.POINTER] * 2, native.NUMBER, native.POINTER]
         )
         run(seed, len(rows), numbers, asks, given[3].shape[1], drawn)
         return
-    if name == "judge":  # the library learns in one function: when the last of the three comes
-        batch.judged = given
-        return
-    if name == "renew_trust":
-        return
-    if name == "take_in":
-        name, at = "learn", [*at[:5], batch.judged[3].data_ptr()]
     arguments = [native.POINTER] * 3 + [native.NUMBER, *native.ARGUMENTS[name]]
     native.function(f"rasp_{name}", arguments)(
         dims.address, ctypes.addressof(batch._struct), rows.data_ptr(), len(rows), *at

@@ -178,3 +178,30 @@ def test_mending_a_point_takes_a_bounded_number_of_looks(monkeypatch):
     assert len(looks) <= MOST_LOOKS <= 200
     for offer in offers:
         assert math.fsum(space.from_unit(offer).values()) <= 70
+
+
+def test_points_of_a_search_are_settled_group_by_group_as_all_at_once():
+    """Three groups: a constraint, a condition, an Auto. A point that breaks the constraint becomes the default."""
+    space = Space(
+        {
+            "x": Float(0.0, 1.0),
+            "on": Bool(),
+            "y": Float(0.0, 1.0),
+            "size": Int(0, 100, when={"on": True}),
+            "limit": Auto(Int(1, 64)),
+            "free": Float(0.0, 1.0),
+        },
+        constraints=["x + y <= 1.2"],
+    )
+    rules = space.rules
+    points = np.random.default_rng(0).random((200, len(rules.default)))
+    broken = 0
+    for point, found in zip(points, rules.lawful(points), strict=True):
+        params, settled = rules._settle(point.tolist())
+        if rules.broken(params):
+            broken += 1
+            np.testing.assert_array_equal(found, rules.default)
+            continue
+        np.testing.assert_array_equal(found, np.append(settled[:-1], point[-1]))  # nothing ties the last one
+    assert 20 < broken < 180
+    np.testing.assert_array_equal(rules.lawful(points), rules.lawful(points))  # what is remembered is the same

@@ -56,6 +56,15 @@ class ContextMetric(NamedTuple):
         return alike
 
 
+def is_apart(contexts: Array, known: Array) -> bool:
+    """Whether contexts [m, d_c] are a new situation: all nearer to one another than any is to a known one [n, d_c]."""
+    metric = ContextMetric.of(known, float(len(known)))
+    z, others = metric.bounded(contexts), metric.bounded(known)
+    own = squared_gaps(z, z)
+    np.fill_diagonal(own, np.inf)
+    return bool(own.min(axis=1).max() < squared_gaps(z, others).min())
+
+
 def weighted(bounded: Array, relevance: Array) -> Array:
     """Contexts in deviations [..., d_c], each dimension times the root of its relevance."""
     z: Array = bounded * np.sqrt(relevance / max(len(relevance), 1))

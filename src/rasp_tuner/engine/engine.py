@@ -30,7 +30,6 @@ from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
     NORMAL_90,
-    PROVEN,
     Against,
     Calibration,
     against,
@@ -189,7 +188,7 @@ class Engine:
             return None
         belief = engine.believe(context)
         best = belief.best() if engine.settings.find else None
-        return engine._proven(belief, PROVEN) if best is None else legal_point(engine._rules, belief, best)
+        return engine._proven(belief) if best is None else legal_point(engine._rules, belief, best)
 
     def expect(self, context: Array, point: Array) -> Expected | None:
         engine, context = self.answers(context)
@@ -230,10 +229,13 @@ class Engine:
         engine, context = self.answers(context)
         return engine.believe(context).predict(points)[0]
 
-    def better(self, context: Array, point: Array) -> float:
-        """Probability that a point beats the default in this context; something must have been learned."""
+    def versus(self, context: Array, point: Array) -> Against:
+        """A point compared with the default in this context; something must have been learned."""
         engine, context = self.answers(context)
-        return float(engine.beside(engine.believe(context), point).better)
+        return engine.beside(engine.believe(context), point)
+
+    def better(self, context: Array, point: Array) -> float:
+        return float(self.versus(context, point).better)
 
     @property
     def factor(self) -> float:
@@ -319,19 +321,19 @@ class Engine:
             found = self._compared[key] = against(belief, point, self.default, self.wider)
         return found
 
-    def _proven(self, belief: Belief, probability: float) -> Array:
-        """The best point known if it is so likely better than the default in this situation; else the default."""
+    def _proven(self, belief: Belief) -> Array:
+        """The best point known if that is proven to be better than the default in this situation; else the default."""
         best = belief.best()
         if best is None:
             return self.default
         best = legal_point(self._rules, belief, best)
-        return self.default if self.beside(belief, best).better < probability else best
+        return best if self.beside(belief, best).proven else self.default
 
     def _replaced(self, belief: Belief, choice: Choice, harmless: Harmless, why: str) -> Choice:
         """The choice if it is harmless beside the default; else the best known if that is, and better; else that."""
         if harmless(belief, choice.point):
             return choice
-        best = self._proven(belief, PROVEN)
+        best = self._proven(belief)
         point = best if best is self.default or harmless(belief, best) else self.default
         source = f"{'default' if point is self.default else 'best known'} ({why})"
         return Choice(point, source, *predict_one(belief, point))
@@ -382,7 +384,7 @@ class Engine:
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
         own, others = (int(count[0]) for count in self.watch.at_default(self.default))
-        point = self.default if others > 1 and not own else self._proven(belief, PROVEN)
+        point = self.default if others > 1 and not own else self._proven(belief)
         if own > 1 and not others and point is self.default:
             recent = self.recent()
             tried = (recent.points != self.default).any(axis=1)
@@ -461,12 +463,7 @@ class Engine:
     def _forecast(self, belief: Belief, point: Array, y: float) -> ByExpert:
         """What was expected at a point where y came out; it was looked at before, as a rule."""
         known, self._expected = self._expected, None
-        if (
-            known is not None
-            and known[0] is belief
-            and known[2] == y
-            and (known[1] is point or np.array_equal(known[1], point))
-        ):
+        if known is not None and known[0] is belief and known[2] == y and np.array_equal(known[1], point):
             return known[3]
         return belief.forecast(point, y)
 
@@ -565,6 +562,9 @@ class Engine:
 
     def likeness(self, contexts: Array) -> Array:
         return np.array([self.believe(contexts[0]).similar().max()])
+
+    def met(self) -> list[Array]:
+        return [self.slots().contexts]
 
     def learn_trials(self, trials: Trials, again: bool) -> None:
         result = self._learn(trials.one())

@@ -22,7 +22,7 @@ from rasp_tuner.base.common_constants import FADING_SAMPLES
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.trusted_range import KNOWN_FROM_SAMPLES
 from rasp_tuner.contexts.context_bounds import ContextBounds
-from rasp_tuner.contexts.context_metric import ALIKE
+from rasp_tuner.contexts.context_metric import ALIKE, is_apart
 from rasp_tuner.engine.intake_notes import MOST_FIRST, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
@@ -58,6 +58,9 @@ class Learners(Protocol):
     def likeness(self, contexts: Array) -> Array:
         """[B] how similar the most similar situation is that each has met; they have samples."""
 
+    def met(self) -> list[Array]:
+        """Of each, contexts [n, c] that it has met."""
+
     def learn_trials(self, trials: Trials, again: bool) -> None:
         """Have the models learn; `again`: what they had learned before, and forgot."""
 
@@ -86,6 +89,7 @@ def tell(to: Learners, trials: Trials) -> None:
     held: Flags = np.any(agreeing, axis=1)
     watch.put_aside(trials.rows(), causes, agreeing)
     confirmed = held & watch.confirmed(to.dims.knobs)
+    confirmed[confirmed] = ~_elsewhere(to, np.flatnonzero(confirmed))
     full = held & watch.full() & ~confirmed
     released = confirmed | full | (told & ~held & (before > 0.0))
     changed = full | (released & ~held & (before > 1.0))  # but settings not alike: it is the world, so for a while
@@ -154,6 +158,14 @@ def _familiar(to: Learners, places: Places, trials: Trials) -> Flags:
         near &= part.likeness(contexts) >= ALIKE
     familiar: Flags = first | near
     return familiar
+
+
+def _elsewhere(to: Learners, places: Places) -> Flags:
+    """[m] whether what some tuners put aside is of a new situation, which may have a level of its own."""
+    if not len(places):
+        return np.zeros(0, dtype=bool)
+    aside = [trials_of(to.watch.trials[places, i], to.dims).contexts for i in range(H)]
+    return np.array([is_apart(*both) for both in zip(np.stack(aside, axis=1), to.some(places).met(), strict=True)])
 
 
 def _left_out(to: Learners, alone: Flags) -> Flags:

@@ -18,7 +18,6 @@ from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import Field, checked, under
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.limits import LimitModel
-from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable
 from rasp_tuner.optimizer.optimizer import Expected, LearnResult, Proposal
@@ -137,10 +136,10 @@ class LimitedEngine:
         if not len(safe):
             return start
         point: Array = safe[int(self.main.outlook(context, safe).argmin())]
-        proven = LIKELY if self.main.settings.find else PROVEN
-        if self._kept(context, self._default[None])[0] >= LIMIT_KEPT and self.main.better(context, point) < proven:
-            return self._default
-        return point
+        if self._kept(context, self._default[None])[0] < LIMIT_KEPT:
+            return point
+        offer = self.main.versus(context, point)
+        return point if (offer.better >= LIKELY if self.main.settings.find else offer.proven) else self._default
 
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         return {model.name: model.margin(context, point) for model in self.limits} if self._know else {}

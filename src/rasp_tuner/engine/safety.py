@@ -45,6 +45,15 @@ class Against(NamedTuple):
         apart = n.clip(self.mean / n.where(sure, 1.0, self.deviation), -FAR, FAR)
         return 0.5 * erfc(n.where(sure, n.where(self.mean < 0.0, -FAR, FAR), apart) / math.sqrt(2.0))
 
+    @property
+    def proven(self) -> Condition:
+        """Whether the point is so likely better than the default; or expected to be, and known no less well than that.
+
+        A default that did not run for long is no safer than what runs: there the mean decides.
+        """
+        own, default = self.variances
+        return (self.better >= PROVEN) | ((self.mean < 0.0) & (own <= default))
+
     def after(self, y: Number, noise: Number) -> Number:
         """Mean of the difference, once y was seen at the point with noise of this variance."""
         n, (own, default) = numbers_of(y), self.variances
@@ -91,7 +100,7 @@ def legal_point(rules: Rules | None, belief: Belief, point: Array) -> Array:
 def legal_choice(rules: Rules | None, belief: Belief, choice: Choice) -> Choice:
     """The same of a choice."""
     point = legal_point(rules, belief, choice.point)
-    if point is choice.point:
+    if point is choice.point or point.tolist() == choice.point.tolist():
         return choice
     mean, variance = predict_one(belief, point)
     return choice._replace(point=point, mean=mean, variance=variance)

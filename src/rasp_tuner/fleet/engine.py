@@ -18,7 +18,7 @@ from rasp_tuner.engine.kernel.batch import Beliefs, BesideDefault
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Places
-from rasp_tuner.engine.safety import EARN_BACK_STEPS, PROVEN, Against, cost, within_budget, within_guard
+from rasp_tuner.engine.safety import EARN_BACK_STEPS, Against, cost, within_budget, within_guard
 from rasp_tuner.engine.scalar_or_batch import BLOCK_TUNERS
 from rasp_tuner.engine.scale import due
 from rasp_tuner.engine.trials import Trials
@@ -75,7 +75,7 @@ class FleetEngine:
     def _known_best(self, tuners: Tuners, beliefs: Beliefs, places: Places) -> Array:
         """[m, d] the best points known of some tuners; where they run, if a change would cost more than it gains."""
         part, some = tuners.some(places), beliefs.some(places)
-        points = self._proven(part, some, PROVEN)
+        points = self._proven(part, some)
         return self._worth(part, some, points) if self.settings.switching_cost > 0.0 else points
 
     def _starts(self, tuners: Tuners) -> Array:
@@ -109,7 +109,7 @@ class FleetEngine:
         known = (tuners.objective.seen > 0)[:, None]
         if not known.any():
             return np.tile(self.default, (tuners.size, 1))
-        return np.where(known, self._proven(tuners, tuners.believe(contexts), PROVEN), self.default)
+        return np.where(known, self._proven(tuners, tuners.believe(contexts)), self.default)
 
     def _checked(
         self, tuners: Tuners, belief: Beliefs, points: Array, careful: Flags, versus: BesideDefault | None
@@ -147,14 +147,14 @@ class FleetEngine:
         if harmful.any():
             best = belief.best()
             offer = self._beside(tuners, belief, best)
-            instead = np.where(((offer.better >= PROVEN) & harmless(offer))[:, None], best, self.default)
+            instead = np.where((offer.proven & harmless(offer))[:, None], best, self.default)
             points = np.where(harmful[:, None], instead, points)
         return points
 
-    def _proven(self, tuners: Tuners, belief: Beliefs, probability: float) -> Array:
-        """[n, d] the best point known where it is so likely better than the default; else the default."""
+    def _proven(self, tuners: Tuners, belief: Beliefs) -> Array:
+        """[n, d] the best point known where it is proven to be better than the default; else the default."""
         best = belief.best()
-        better = self._beside(tuners, belief, best).better >= probability
+        better = self._beside(tuners, belief, best).proven
         return np.where(better[:, None], best, self.default)
 
     def _beside(self, tuners: Tuners, belief: Beliefs, points: Array, versus: BesideDefault | None = None) -> Against:

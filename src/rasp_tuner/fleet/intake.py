@@ -8,7 +8,7 @@ import numpy as np
 from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.kernel.batch import Beliefs
 from rasp_tuner.engine.kernel.believe import believe
-from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.learn import remembered, start
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import Dims, Places, State, blank
@@ -49,6 +49,10 @@ class FleetLearners:
         state = self._tuners.batch.take(self._tuners.rows)
         likeness: Array = believe(self.dims, state, self._default, contexts).kernels[:, 2].max(axis=1)
         return likeness
+
+    def met(self) -> list[Array]:
+        state = self._tuners.batch.take(self._tuners.rows)
+        return [remembered(state, i)[0] for i in range(self._tuners.size)]
 
     def learn_trials(self, trials: Trials, again: bool) -> None:
         del again

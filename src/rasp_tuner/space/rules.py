@@ -7,7 +7,8 @@ may choose. `MOST_LOOKS` bounds how many settings that takes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from rasp_tuner.space.auto import Auto
 from rasp_tuner.space.choices import Categorical
 from rasp_tuner.space.constraints import Constraint, parse_all
 from rasp_tuner.space.numbers import Float, Int, PowerOfTwo
-from rasp_tuner.space.values import Params, Value
+from rasp_tuner.space.values import Params, Value, When
 
 Axis: TypeAlias = Float | Int | PowerOfTwo | Categorical
 Knob: TypeAlias = Axis | Auto
@@ -38,6 +39,26 @@ def axes_of(knob: Knob) -> tuple[Axis, ...]:
     return (SWITCH, knob.knob) if isinstance(knob, Auto) else (knob,)
 
 
+class Step(NamedTuple):
+    """One knob on the way from coordinates to values."""
+
+    name: str
+    at: int  # its first coordinate
+    when: When | None
+    auto: Auto | None  # if it is one, and has two coordinates
+    nearest: Callable[[float], tuple[Value, float]]  # of the first
+
+
+class Group(NamedTuple):
+    """Knobs that conditions and constraints tie to each other, and to no others."""
+
+    steps: list[Step]
+    at: list[int]  # their coordinates, at least two: a single one twice
+    of: Callable[[list[float]], tuple[float, ...]]  # these of a point
+    constraints: list[Constraint]
+    settled: dict[tuple[float, ...], tuple[float, ...] | None]  # what `lawful` made of coordinates; None: the default
+
+
 class Rules:
     """Points of the unit box [d] <-> parameters that exist and keep the constraints."""
 
@@ -51,9 +72,10 @@ class Rules:
         self._order = _parents_first(knobs)
         self._sorted = self._order == list(knobs)
         self.constraints = parse_all(constraints, knobs)
-        self._tied = self._names_tied()
-        self._tied_at = [at for name in self._tied for at in self._coordinates(name)]
-        self._settled: dict[tuple[float, ...], tuple[float, ...] | None] = {}  # what `lawful` made of coordinates tied
+        self._steps = [self._step(name) for name in self._order]
+        tied = self._names_tied()
+        self._tied = [step for step in self._steps if step.name in tied]
+        self._groups = self._tied_together()
         self._home = [axis.nearest(0.5) for axis in self._axes]  # value and coordinate where nothing else is said
         if default is not None:
             self._home = list(zip(*self._read(default, "default"), strict=True))
@@ -94,21 +116,26 @@ class Rules:
 
     def lawful(self, points: Array) -> Array:
         """Points [n, d] with what does not exist at home; the default in place of those that break a constraint."""
-        kept, default = points.copy(), self.default
-        for i, row in enumerate(points.tolist()):
-            key = tuple([row[at] for at in self._tied_at])
-            places = self._settled.get(key, ())
-            if places == ():
-                params, full = self._settle(row, self._tied)
-                places = None if self.broken(params) else tuple([full[at] for at in self._tied_at])
-                if len(self._settled) >= MOST_SETTLED:
-                    self._settled.clear()
-                self._settled[key] = places
-            if places is None:
-                kept[i] = default
-            elif places != key:
-                kept[i, self._tied_at] = places
-        return kept
+        rows, default = points.tolist(), self.default.tolist()
+        for steps, at, of, constraints, settled in self._groups:
+            for i, row in enumerate(rows):
+                key = of(row)
+                if key in settled:
+                    places = settled[key]
+                else:
+                    params, full = self._settle(row, steps)
+                    places = of(full)
+                    for constraint in constraints:
+                        places = places if constraint.holds(params) else None
+                    if len(settled) >= MOST_SETTLED:
+                        settled.clear()
+                    settled[key] = places
+                if places is None:
+                    rows[i] = default.copy()
+                elif places != key:
+                    for k, a in enumerate(at):
+                        row[a] = places[k]
+        return np.array(rows).reshape(points.shape)
 
     def completed(self, planned: Mapping[str, Value], given: Mapping[str, object]) -> dict[str, object]:
         """What ran: the given values, and the planned ones of other knobs that exist beside them."""
@@ -132,29 +159,37 @@ class Rules:
         when = self._knobs[name].when
         return when is None or all(parent in params and params[parent] in values for parent, values in when.items())
 
-    def _settle(self, units: Sequence[float], names: Sequence[str] | None = None) -> tuple[Params, list[float]]:
+    def _settle(self, units: Sequence[float], steps: Sequence[Step] | None = None) -> tuple[Params, list[float]]:
         """The nearest values that exist, and their coordinates, of all knobs or some; constraints are not looked at."""
         params: Params = {}
-        places = list(units)
-        for name in self._order if names is None else names:
-            at, knob = self._at[name], self._knobs[name]
-            if not self._exists(name, params):
-                for i in range(at, at + len(axes_of(knob))):
-                    places[i] = self._home[i][1]
+        places, homes = list(units), self._home
+        for name, at, when, auto, nearest in self._steps if steps is None else steps:
+            if when is not None and not self._exists(name, params):
+                places[at] = homes[at][1]
+                if auto is not None:
+                    places[at + 1] = homes[at + 1][1]
                 continue
-            value, places[at] = self._nearest(at, units[at])
-            if isinstance(knob, Auto):
+            home, unit = homes[at], units[at]  # the default's value is legal with all its digits
+            value, places[at] = home if -SAME_POINT < unit - home[1] < SAME_POINT else nearest(unit)
+            if auto is not None:
                 if value is WORD:
-                    value, places[at + 1] = knob.word, self._home[at + 1][1]
+                    value, places[at + 1] = auto.word, homes[at + 1][1]
                 else:
-                    value, places[at + 1] = self._nearest(at + 1, units[at + 1])
+                    home, unit = homes[at + 1], units[at + 1]
+                    value, places[at + 1] = (
+                        home if -SAME_POINT < unit - home[1] < SAME_POINT else auto.knob.nearest(unit)
+                    )
             params[name] = value
-        if not self._sorted and names is None:
+        if not self._sorted and steps is None:
             params = {name: params[name] for name in self._knobs if name in params}
         return params, places
 
-    def _names_tied(self) -> list[str]:
-        """Names of the knobs that depend on others, or that others depend on, parents first."""
+    def _step(self, name: str) -> Step:
+        knob, at = self._knobs[name], self._at[name]
+        return Step(name, at, knob.when, knob if isinstance(knob, Auto) else None, self._axes[at].nearest)
+
+    def _names_tied(self) -> set[str]:
+        """Names of the knobs that depend on others, or that others depend on."""
         tied = {name for constraint in self.constraints for name in constraint.names}
         for name, knob in self._knobs.items():
             if knob.when is not None or isinstance(knob, Auto):
@@ -162,12 +197,24 @@ class Rules:
         for name in reversed(self._order):
             if name in tied:
                 tied |= set(self._knobs[name].when or {})
-        return [name for name in self._order if name in tied]
+        return tied
 
-    def _nearest(self, at: int, unit: float) -> tuple[Value, float]:
-        """Of one coordinate; the default's value is legal with all its digits."""
-        home = self._home[at]
-        return home if abs(unit - home[1]) < SAME_POINT else self._axes[at].nearest(unit)
+    def _tied_together(self) -> list[Group]:
+        ties = [set(constraint.names) for constraint in self.constraints]
+        ties += [{step.name, *(step.when or {})} for step in self._tied]
+        groups: list[set[str]] = []
+        for tie in ties:
+            joined = [group for group in groups if group & tie]
+            groups = [group for group in groups if group not in joined] + [tie.union(*joined)]
+        found = []
+        for group in groups:
+            steps = [step for step in self._tied if step.name in group]
+            at = [at for step in steps for at in self._coordinates(step.name)]
+            at = at if len(at) > 1 else 2 * at
+            found.append(
+                Group(steps, at, itemgetter(*at), [rule for rule in self.constraints if rule.names & group], {})
+            )
+        return found
 
     def _read(self, params: object, field: str) -> tuple[list[Value], list[float]]:
         """Value and coordinate on every axis; those of knobs that do not exist are at home."""

@@ -39,10 +39,7 @@ class GpBelief:
         self._reached = reached  # [d] share of each knob's moves that ran as they were asked for
         self._unknown = unknown  # whether the default should run here first
         self._looked_at: tuple[bytes, PointAndDefault] | None = None
-
-    @property
-    def noise(self) -> float:
-        return self.fit.noise * self.fit.scale**2
+        self.noise: float = self.fit.noise * self.fit.scale**2
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         if len(points) > AT_ONCE:  # covariances grow with the square

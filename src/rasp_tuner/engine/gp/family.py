@@ -31,7 +31,7 @@ from rasp_tuner.engine.family import ByExpert, Prices, RunOutcome
 from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.find import FindBelief
-from rasp_tuner.engine.gp.knobs import Knobs
+from rasp_tuner.engine.gp.knobs import Indices, Knobs
 from rasp_tuner.engine.gp.model import (
     FREEDOM,
     LEAST_TRUST,
@@ -51,7 +51,7 @@ from rasp_tuner.engine.gp.model import (
 )  # fmt: skip
 from rasp_tuner.engine.gp.native_gp import closest
 from rasp_tuner.engine.gp.posterior import ContextPosterior
-from rasp_tuner.engine.gp.rows import ROW_ARRAYS, StoredRows
+from rasp_tuner.engine.gp.rows import ROW_ARRAYS, LatestRows, StoredRows
 from rasp_tuner.engine.gp.search import point_keys
 from rasp_tuner.optimizer.optimizer import LatestSamples
 from rasp_tuner.space import Layout
@@ -116,6 +116,7 @@ class GpFamily:
         self._window = window
         self._bounds = np.full(context_dim, -LARGEST), np.full(context_dim, LARGEST)  # that scales are made within
         self._stored = StoredRows(dim, context_dim, columns, MOST_ROWS)
+        self._late = LatestRows(window, context_dim + dim + columns)
         self._state: dict[str, Array]  # all else
         self._fit: Fit | None
         self._kept: NDArray[np.int64]  # [n] where each row is in the fit; -1: nowhere, or it was another one
@@ -163,10 +164,10 @@ class GpFamily:
         if belief is None and self._fit is not None:
             belief = self.believe(context)
         if self._window and trial.ended is None:  # what was expected says nothing about scales
-            sample = np.concatenate([context, point, losses])[None]
-            s["late"] = np.concatenate([s["late"][-self._window + 1 :] if self._window > 1 else s["late"][:0], sample])
+            self._late.append(context, point, losses)
+            s["late"] = self._late.rows
         gap, odd, row = 0.0, 0.0, -1
-        same = (stored["points"] == point).all(axis=1)
+        same = np.flatnonzero((stored["points"] == point).all(axis=1))
         self._note_reach(trial, context, same)
         if belief is not None:
             row = self._row_of(same, belief.similar(), trial.failed)
@@ -204,7 +205,7 @@ class GpFamily:
         s = self._state
         self._stored["losses"][:] = self._stored["losses"] * factors + shifts
         at = s["late"].shape[1] - len(factors)
-        s["late"] = np.concatenate([s["late"][:, :at], s["late"][:, at:] * factors + shifts], axis=1)
+        s["late"][:, at:] = s["late"][:, at:] * factors + shifts
         self.reweigh(weights)
 
     def forget(self) -> None:
@@ -266,15 +267,17 @@ class GpFamily:
         """Hold another state, whose rows are not fitted yet."""
         self._stored.restore(state)
         self._state = {name: array for name, array in state.items() if name not in ROW_ARRAYS}
+        self._late.restore(state["late"])
+        self._state["late"] = self._late.rows
         self._any_failed = bool(state["failed"].any())
         self._fit, self._kept = None, np.full(self._stored.count, -1, dtype=np.int64)
 
-    def _row_of(self, same: NDArray[np.bool_], kc: Array, failed: bool) -> int:
-        """The latest row that a sample joins: the same point [n] in the same context; -1 if there is none.
+    def _row_of(self, same: Indices, kc: Array, failed: bool) -> int:
+        """The latest row that a sample joins: of those of the same point, in the same context; -1 if there is none.
 
         One that is taken for an outlier is joined only where there is no other.
         """
-        s, rows = self._stored, np.flatnonzero(same & (kc > SAME_CONTEXT))
+        s, rows = self._stored, same[kc[same] > SAME_CONTEXT]
         if len(rows) and (failed or self._any_failed):
             rows = rows[s["failed"][rows] == failed]
         if len(rows) > 1 and (trusted := s["trust"][rows] > LIKELY).any():
@@ -329,7 +332,7 @@ class GpFamily:
             gone = int(fit.spare().argmin())  # of the rows that were fitted: the latest is none of them
             s["own"][self._nearest(gone, fit)] += s["own"][gone]  # the bill still knows of its runs
         s.drop(gone)
-        self._kept = np.delete(self._kept, gone)
+        self._kept = np.concatenate([self._kept[:gone], self._kept[gone + 1 :]])
 
     def _closest(self, fit: Fit) -> tuple[float, int, int]:
         """How alike the most similar two rows of one point are, and which they are."""
@@ -379,7 +382,7 @@ class GpFamily:
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
         rows = self._rows()
-        ready = Ready.of(rows, metric) if steps else Ready(Targets.of(rows.y), None)
+        ready = Ready.of(self._knobs, rows, metric) if steps else Ready(Targets.of(rows.y), None)
         climb, level, odd = climbed(self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], ready)
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
         s["level"] = np.array([level])
@@ -404,13 +407,14 @@ class GpFamily:
             fit = fitted(self._knobs, self._rows(), metric, s["theta"], level, ready)
         else:
             older = None if self._fit is None else Older(self._fit, self._kept)
-            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], older, self._spare)
+            known = (older, self._spare, None if ready is None else ready.bounded)
+            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], *known)
             self._spare = None if self._fit is None or self._fit.native is None else self._fit.native.block
         self._kept = np.arange(self._stored.count, dtype=np.int64)
         return fit
 
-    def _note_reach(self, trial: RunOutcome, context: Array, same: NDArray[np.bool_]) -> None:
-        """Take in whether a new point ran as it was asked for; `same` [n]: the rows of the point that ran."""
+    def _note_reach(self, trial: RunOutcome, context: Array, same: Indices) -> None:
+        """Take in whether a new point ran as it was asked for; `same`: the rows of the point that ran."""
         s, asked = self._state, trial.asked
         if len(s["unreached"]):
             kept = ~(s["unreached"] == trial.point).all(axis=1)
@@ -418,8 +422,8 @@ class GpFamily:
         if asked is None:
             return
         if asked is not trial.point and asked.tobytes() != trial.point.tobytes():
-            same = (self._stored["points"] == asked).all(axis=1)
-        if same.any():  # it could be had before
+            same = np.flatnonzero((self._stored["points"] == asked).all(axis=1))
+        if len(same):  # it could be had before
             return
         moved = asked != self._knobs.default
         s["reach"] = np.where(moved, KEPT * s["reach"] + [self._knobs.alike(asked, trial.point), moved], s["reach"])

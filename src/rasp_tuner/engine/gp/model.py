@@ -47,6 +47,9 @@ WEIGHT_DEVIATION = 0.7  # how far weights of knobs and relevances of contexts ma
 # where the best is looked for: inputs are their own, and interactions as large as effects, from one level to the next
 FIND_WIDTH, FIND_RESIDUAL, FIND_LENGTH = 0.5, 0.3, 0.3
 
+# with one to three knobs d interactions may be as large as effects (2.8 / d^3), from one level to the next (0.075 d^2)
+SMALL_RESIDUAL, SMALL_LENGTH = 2.8, 0.075
+
 # name: prior median, deviation of its logarithm
 PRIORS = {
     "gs": (0.4, 1.0),  # share of effects that holds in all contexts
@@ -76,6 +79,9 @@ class ThetaPrior(NamedTuple):
         median, deviation = np.array(list(PRIORS.values())).T
         if find:
             median[[VR, ELL]] = FIND_RESIDUAL, FIND_LENGTH
+        else:
+            median[VR] = max(median[VR], SMALL_RESIDUAL / dim**3)
+            median[ELL] = min(median[ELL], SMALL_LENGTH * dim**2)
         if not context_dim:  # nothing differs between contexts
             median[[GC, GQ, VC]] = ABSENT
         relevance = -2.0 * math.log(FIND_WIDTH if find else WIDTH)
@@ -339,8 +345,10 @@ class Ready(NamedTuple):
     bounded: Array | None  # [n, d_c] contexts in the metric, without relevance; None where an older fit has them
 
     @classmethod
-    def of(cls, rows: Rows, metric: ContextMetric) -> "Ready":
-        return cls(Targets.of(rows.y), metric.bounded(rows.contexts))
+    def of(cls, knobs: Knobs, rows: Rows, metric: ContextMetric) -> "Ready":
+        compiled = knobs.tables is not None
+        bounded = native_gp.bounded(*metric, rows.contexts) if compiled else metric.bounded(rows.contexts)
+        return cls(Targets.of(rows.y), bounded)
 
 
 class Repeats(NamedTuple):
@@ -394,7 +402,7 @@ def climbed(
 
     `scale` is the last a; 0 if there was none. `repeats`: see Repeats.
     """
-    (targets, bounded), odd = ready or Ready.of(rows, metric), None
+    (targets, bounded), odd = ready or Ready.of(knobs, rows, metric), None
     scale /= targets.unit
     look = numpy_pass if knobs.tables is None else native_pass
     for step in range(steps):
@@ -439,10 +447,11 @@ def taken(
     by_loss: Array,
     older: Older | None = None,
     spare: Array | None = None,
+    bounded: Array | None = None,
 ) -> Fit:
     """The same of stored rows, compiled; y = losses @ by_loss. An older one only saves time: it gives the same bits.
 
-    `spare`: memory of a fit that nobody needs any more.
+    `spare`: memory of a fit that nobody needs any more. `bounded`: see Ready.
     """
     tables, n, width = knobs.compiled(), stored.count, len(metric.median)
     if older is not None and older.fit.native is not None and older.is_of(theta, metric):
@@ -453,7 +462,7 @@ def taken(
         was, kept, weights = None, None, Weights.of(theta, knobs, level)
         flat = weights.flat(metric)
     made = native_gp.blank_fit(tables, n, flat, H, width, level, spare)
-    center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept)
+    center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept, bounded)
     parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)
     return Fit(knobs, NO_ROWS, metric, weights, NO_CONTEXTS, *parts)
 

@@ -24,7 +24,8 @@ LAWFUL = ctypes.CFUNCTYPE(None, COUNT, POINTER)
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 5]),
     "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 6]),
-    "take": (COUNT, [POINTER] * 7),
+    "take": (COUNT, [POINTER] * 8),
+    "bounded": (None, [COUNT, COUNT, *[POINTER] * 4]),
     "closest": (None, [POINTER, POINTER, POINTER, COUNT, POINTER, COUNT, POINTER, POINTER]),
     "spare": (None, [POINTER, POINTER, POINTER]),
     "bill": (None, [*[POINTER] * 4, *[NUMBER] * 3, *[POINTER] * 4]),
@@ -40,7 +41,6 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
 }
 
 NOT_DEFINITE = "the covariance of the rows is not positive definite"
-SPARE_VALUES = 4  # of all knobs: as long as there is room for so many, four are looked at together
 VALUES_OF_CONTINUUM = 64  # of one knob that a search meets, about: what is known of more is not kept
 
 
@@ -131,11 +131,13 @@ class KnobTables:
             for own, loose in zip(knobs.levels, knobs.unordered.tolist(), strict=True)
         )
         self.widths = 2 * (self.d + self.p + self.q + self.e + 1)  # of two points with their features
-        self.most_values = sum(VALUES_OF_CONTINUUM if own is None else len(own) for own in knobs.levels) + SPARE_VALUES
+        values = [VALUES_OF_CONTINUUM if own is None else len(own) for own in knobs.levels]
+        self.most_values = sum(values) + 1  # never full where all have levels: those of a point are taken together
         counts = (
             self.d, self.p, self.q, self.e, len(knobs.ordered), len(knobs.switches), len(knobs.hot_knob),
             len(knobs.hot_choice),
         )  # fmt: skip
+        self.choose_rooms: dict[int, int] = {}  # scratch that a choice among so many rows needs
         self._lawful = None if knobs.rules is None else LAWFUL(self._kept(knobs.lawful))
         lawful = 0 if self._lawful is None else ctypes.cast(self._lawful, POINTER).value
         self.struct = struct.pack(f"{self.COUNTS}q{self.POINTERS}Q", *counts, *map(address, self._owners), lawful)
@@ -167,8 +169,6 @@ class NativeFit(NamedTuple):
     block: Array  # that all of it lies in
     places: "FitPlaces"
     context_dim: int
-    root: Array
-    pairs: Array  # [3, n, n] covariance without level and noise, kc and kt; up to the diagonal
     alpha: Array
     noises: Array
 
@@ -206,12 +206,8 @@ def blank_fit(
     block[: len(weights)] = weights
     at = address(block)
     packed = _FIT.pack(n, context_dim, level, *[at + place for place in places.at.values()])
-    first, last = places.at["root"] // 8, places.at["alpha"] // 8
-    square = n * n
-    return NativeFit(
-        packed, block, places, context_dim, block[first : first + square].reshape(n, n),
-        block[first + square : last].reshape(3, n, n), block[last : last + n], block[last + n : last + 2 * n],
-    )  # fmt: skip
+    last = places.at["alpha"] // 8
+    return NativeFit(packed, block, places, context_dim, block[last : last + n], block[last + n : last + 2 * n])
 
 
 _HERE, _SIX, _FIT, _STORED = (struct.Struct(form) for form in ("6d6Q", "6d", "2qd25Q", "2q2Q"))
@@ -251,20 +247,29 @@ def _fit_room(tables: KnobTables, n: int, context_dim: int) -> int:
 
 def take(
     tables: KnobTables, made: NativeFit, table: Array, columns: int, weights: Array, older: NativeFit | None,
-    kept: NDArray[np.int64] | None,
+    kept: NDArray[np.int64] | None, bounded: Array | None,
 ) -> list[float]:  # fmt: skip
     """Fit stored rows, the first of `table`: center, unit, spread and scale.
 
-    An older fit with the same weights, and where each row was in it, ascending, -1: nowhere, save time.
+    An older fit with the same weights, and where each row was in it, ascending, -1: nowhere, save time; so does what
+    `bounded` gave for all rows.
     """
     n, out = len(made.alpha), np.empty(4)
     stored = _STORED.pack(table.shape[1], columns, address(table), address(weights))
     was = (None, None) if older is None or kept is None else (older.struct, address(kept))
     room = scratch(_fit_room(tables, n, made.context_dim))
-    if functions()["take"](tables.struct, made.struct, stored, *was, address(out), room):
+    known = None if bounded is None else address(bounded)
+    if functions()["take"](tables.struct, made.struct, stored, *was, known, address(out), room):
         raise np.linalg.LinAlgError(NOT_DEFINITE)
     found: list[float] = out.tolist()
     return found
+
+
+def bounded(median: Array, deviation: Array, contexts: Array) -> Array:
+    """[n, d_c] contexts in deviations: see ContextMetric. A fit has the same bits, on every machine."""
+    given, out = [np.ascontiguousarray(array) for array in (median, deviation, contexts)], np.empty(contexts.shape)
+    functions()["bounded"](*contexts.shape, *map(address, given), address(out))
+    return out
 
 
 def closest(
@@ -375,9 +380,10 @@ class NativeHere:
         return found
 
     def _choose_room(self) -> int:
-        t = self._tables
-        room: int = functions()["choose_room"](t.struct, len(self.kc), t.most_moves, t.most_values)
-        return room
+        t, n = self._tables, len(self.kc)
+        if n not in t.choose_rooms:
+            t.choose_rooms[n] = functions()["choose_room"](t.struct, n, t.most_moves, t.most_values)
+        return t.choose_rooms[n]
 
     def _table_room(self, values: int) -> int:
         t, n = self._tables, len(self.kc)

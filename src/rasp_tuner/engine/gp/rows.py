@@ -43,15 +43,20 @@ class StoredRows:
         self.count += 1
 
     def drop(self, i: int) -> None:
-        self.table[i : self.count - 1] = self.table[i + 1 : self.count]
+        self._close(i)
         self.count -= 1
 
     def to_end(self, i: int) -> None:
         """Make row i the last one."""
         if i < self.count - 1:
             row = self.table[i].copy()
-            self.table[i : self.count - 1] = self.table[i + 1 : self.count]
+            self._close(i)
             self.table[self.count - 1] = row
+
+    def _close(self, i: int) -> None:
+        """Rows behind row i move up by one: in one dimension, where NumPy needs no copy of them."""
+        flat, width = self.table.reshape(-1), self.table.shape[1]
+        flat[i * width : (self.count - 1) * width] = flat[(i + 1) * width : self.count * width]
 
     def state(self) -> dict[str, Array]:
         return {name: self[name].copy() for name in ROW_ARRAYS}
@@ -62,3 +67,24 @@ class StoredRows:
         self.table = np.zeros((max(self.count, self._room) + 1, self.table.shape[1]))
         for name in ROW_ARRAYS:
             self[name][:] = state[name]
+
+
+class LatestRows:
+    """At most so many of the latest rows: a view that moves along memory for twice as many."""
+
+    def __init__(self, most: int, width: int) -> None:
+        self._most, self._end, self._room = most, 0, np.zeros((2 * most, width))
+        self.rows = self._room[:0]
+
+    def append(self, *parts: Array) -> None:
+        if self._end == len(self._room):
+            self.restore(self.rows[1:])
+        np.concatenate(parts, out=self._room[self._end])
+        self._end += 1
+        self.rows = self._room[max(self._end - self._most, 0) : self._end]
+
+    def restore(self, rows: Array) -> None:
+        """Hold other rows, at most as many."""
+        self._end = len(rows)
+        self.rows = self._room[: self._end]
+        self.rows[:] = rows

@@ -18,10 +18,11 @@ FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
 
 CONSTANTS = {  # which constants of which modules each of these headers has
     "constants.h": {
-        "../../base/common_constants.py": "ODD_DEVIATIONS ABSURD_DEVIATIONS FEWEST_SAMPLES NORMAL_FROM_SAMPLES"
-        " EARLY_SAMPLES RECENT_STEPS",
+        "../../base/common_constants.py": "ODD_DEVIATIONS ABSURD_DEVIATIONS CHANGE_IN_A_ROW FEWEST_SAMPLES"
+        " NORMAL_FROM_SAMPLES EARLY_SAMPLES RECENT_STEPS FADING_SAMPLES",
         "../../contexts/context_metric.py": "ALIKE",
         "../evidence.py": "FARTHEST",
+        "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES RANK SKETCH_DIMENSIONS NOISES",
         "believe.py": "NARROW_WIDTH FARTHEST_GAP LEAST_CURVATURE MOVING_SETTLED_SAMPLES"
         " MOVING_LOOK_EVERY_STEPS MOVING_IDLE_NATS PIN_VARIANCE",
         "choose.py": "HORIZON_STEPS FIRST_PROBE REACH DIRECTIONS TIE EQUAL_WEIGHTS LEAST_WEIGHT",
@@ -35,7 +36,6 @@ CONSTANTS = {  # which constants of which modules each of these headers has
         "pooled_prior.py": "OWN_DEVIATION COMMON_DEVIATION LEVEL_VARIANCE LARGEST_LEVEL TINY"
         " CURVATURE_RATE RATE NOISE_ODDS DECADE_ODDS LOCAL_ODDS KEEP FREEDOM STUDENT_NORM ESTIMATE_NOISES",
         "shared_structs.py": "MOST_COMPILED_KNOBS",
-        "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES RANK SKETCH_DIMENSIONS NOISES",
     },
     "gp_constants.h": {
         "../../base/common_constants.py": "ODD_DEVIATIONS RECENT_STEPS",
@@ -58,8 +58,8 @@ def header(name: str) -> str:
     import math
 
     lines = ["/* Written by build.py: the constants of these Python files, whose comments say what they bound. */"]
+    values: dict[str, object] = {}  # so that one may be computed from others, also of the files before
     for file, names in CONSTANTS[name].items():
-        values: dict[str, object] = {}
         for node in ast.parse((HERE / file).read_text(encoding="utf-8")).body:
             if not isinstance(node, ast.Assign):
                 continue
@@ -73,7 +73,27 @@ def header(name: str) -> str:
                     values[own.id] = eval(code, {"math": math}, values)  # noqa: S307 - of our own source
         defined = (f"#define {own} {_in_c(values[own])}" for own in names.split())
         lines += ["", f"/* {file.split('/')[-1]} */", *defined]
+    if name == "constants.h":
+        lines += ["", "/* state.State: X(name, numbers of one tuner) */", arrays()]
     return "\n".join([*lines, ""])
+
+
+def arrays() -> str:
+    """The arrays of state.State, with the numbers of each that one tuner has: a list for the C preprocessor."""
+    import ast
+    import textwrap
+
+    module = ast.parse((HERE / "state.py").read_text(encoding="utf-8"))
+    state = next(node for node in module.body if isinstance(node, ast.ClassDef) and node.name == "State")
+    lines = []
+    for node in state.body:
+        if isinstance(node, ast.AnnAssign):  # name: Annotated[Array, Field(shape, ...)]
+            shape = ast.unparse(node.annotation).partition("Field((")[2].partition(")")[0].replace("'", "")
+            numbers = " * ".join(filter(None, map(str.strip, shape.split(",")))) or "1"
+            lines.append(f"X({ast.unparse(node.target)}, {numbers})")
+    text = " ".join(lines).replace(" ", "~").replace(")~X", ") X")  # no line ends within one of them
+    wrapped = textwrap.wrap(text, 112, initial_indent="    ", subsequent_indent="    ")
+    return " \\\n".join(["#define STATE_ARRAYS(X)", *wrapped]).replace("~", " ")
 
 
 def _in_c(value: object) -> str:

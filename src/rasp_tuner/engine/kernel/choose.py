@@ -16,12 +16,12 @@ from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
 from rasp_tuner.engine.kernel.masks import ALL_ROWS, Flags, batch_progress, collapse_mask, row_max
 from rasp_tuner.engine.kernel.outliers import targets
 from rasp_tuner.engine.kernel.predict import experts_of, features, predict
-from rasp_tuner.engine.kernel.state import Dims, E, L, Places, State
+from rasp_tuner.engine.kernel.state import RANK, Dims, E, L, Places, State
 
 HORIZON_STEPS = 12.0  # in which one more observation shall pay for itself
 FIRST_PROBE = 0.35  # length of the first move, along one knob
 REACH = (0.1, -0.1, 0.2, -0.2, 0.4, -0.4)  # moves along the least known directions
-DIRECTIONS = 3  # least known ones, along which moves go
+DIRECTIONS = RANK  # least known ones, along which moves go
 TIE = 1e-6  # of the range: a smaller difference is none
 EQUAL_WEIGHTS = 1e-9  # of a weight: of experts that differ by less the first leads, whatever rounding says
 HANDICAPS = 1.0 - EQUAL_WEIGHTS * np.arange(float(E))  # what weights are multiplied by when the leader is looked for

@@ -30,20 +30,9 @@ from rasp_tuner.engine.kernel.shared_structs import MOST_COMPILED_KNOBS, StateSt
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, E, L, Places, State, shapes
 
 THREADS, WARP = 128, 32  # in a block, of which each has a tuner; of those that have one together
-NAMES = (
-    ("believe", "renew_trust"),
-    ("judge", "take_in"),
-    ("draw", "choose", "best"),
-    ("predict", "against", "forecast"),
-)
+NAMES = (("believe",), ("learn",), ("draw", "choose", "best"), ("predict", "against", "forecast"))
 ALONE = (1, 2, 3)  # of these parts of native/device.cu: one thread has a tuner
-ARGUMENTS = {
-    **TAKEN,
-    "draw": [NUMBER, POINTER, POINTER, POINTER],
-    "judge": [POINTER] * 5,
-    "renew_trust": [POINTER],
-    "take_in": [POINTER] * 6,
-}
+ARGUMENTS = {**TAKEN, "draw": [NUMBER, POINTER, POINTER, POINTER]}
 MOST_SCRATCH = 1 / 3  # of a GPU's memory
 MOST_LOCKED = 1 << 26  # bytes of one array that are locked in memory to be read from a GPU
 DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -188,12 +177,10 @@ class GpuBeliefs(CompiledBeliefs):
         samples = self._samples(points, contexts, losses, failed, y)
         at, where, lost, crashed, target = (batch.given(values, n, width) for values, width in samples)
         told, logs = batch.empty(n, BESIDE), batch.empty(n, E)
-        mean, variance, trust = (batch.empty(n) for _ in range(3))
+        mean, variance = batch.empty(n), batch.empty(n)
         batch.launch("against", rows, own, at, told)
         batch.launch("forecast", rows, own, at, target, mean, variance, logs)
-        batch.launch("judge", rows, own, at, lost, logs, trust)
-        batch.launch("renew_trust", rows, own)
-        batch.launch("take_in", rows, own, at, where, lost, crashed, trust)
+        batch.launch("learn", rows, own, at, where, lost, crashed, logs)
         return ExpectedLosses(BesideDefault(*fetched(told).T), fetched(mean), fetched(variance))
 
     def some(self, places: Places) -> "GpuBeliefs":
@@ -280,10 +267,8 @@ def _loaded(made: bytes, name: str) -> ctypes.c_void_p:
 
 
 def _numbers_to_believe(dims: Dims) -> int:
-    """And to renew trust."""
     p, slots, sums = dims.features, L * dims.rows, L * dims.prompt
-    believe = max(sums, 2 * dims.rows) + max(_numbers_to_estimate(dims), slots) + 3 * p * p + (2 * L + 3) * p
-    return max(believe, sums + slots)
+    return max(sums, 2 * dims.rows) + max(_numbers_to_estimate(dims), slots) + 3 * p * p + (2 * L + 3) * p
 
 
 def _numbers_to_estimate(dims: Dims) -> int:
@@ -297,8 +282,8 @@ def _numbers_to_learn(dims: Dims) -> int:
     trust = L * dims.prompt + L * dims.rows
     merge = 48 * dims.rows
     early = 2 * EARLY_SAMPLES * (EARLY_SAMPLES + 2) + 16 + dims.context
-    side, row, n = min(m, WINDOW_SAMPLES), m + 12, WINDOW_SAMPLES
-    fit = n * (3 * d + 6 + dims.rank + row) + max(n, m) + 7 * m + 3 * side * side
+    row, n = m + 12, WINDOW_SAMPLES
+    fit = n * (3 * d + 6 + dims.rank + row) + 6 * m + 2 * m * m
     return beside + max(track, trust, merge, early, fit)
 
 

@@ -28,6 +28,7 @@ from rasp_tuner.engine.kernel.outliers import (
     FAILED,
     OUTLIERS_FROM_SAMPLES,
     recheck_early_samples,
+    restore_trust,
     targets,
     trust_in_sample,
     update_trust,
@@ -149,8 +150,7 @@ def _score(
     trust, cleared = trust_in_sample(state, belief, logs, mature)
     cleared = collapse_mask(cleared)
     if cleared is not False:
-        memory.restore_trust(state, cleared)
-        moving.restore_trust(state, cleared)
+        restore_trust(state, cleared)
     refresh = scored & refresh_now(seen.steps(state))
     true = collapse_mask(scored & (trust >= 0.5))
     if true is not False:

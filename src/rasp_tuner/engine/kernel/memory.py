@@ -99,14 +99,6 @@ def triangle(q: int) -> tuple[Places, Places, Array]:
     return above, beside, times
 
 
-def restore_trust(state: State, mask: Mask) -> None:
-    """The latest sample of these tuners was no mistake after all."""
-    trust, slot = state.trust.swapaxes(1, 2), column(state.latest)
-    latest = trust[slot]
-    assign_where(latest, mask, 1.0)
-    trust[slot] = latest
-
-
 def seen_before(state: State, rows: Rows, slots: Places, n: int) -> Flags:
     """[b, s] whether the situations of some slots [b, s] of these tuners are like that of an earlier one, of n."""
     steps = state.steps[rows][:, None, None]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.base.common_constants import EARLY_SAMPLES, ODD_DEVIATIONS
+from rasp_tuner.base.common_constants import EARLY_SAMPLES, FADING_SAMPLES, ODD_DEVIATIONS
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.masks import (
     ALL_ROWS,
@@ -23,7 +23,6 @@ from rasp_tuner.engine.kernel.masks import (
     Flags,
     Mask,
     Rows,
-    assign_where,
     chunks,
     collapse_mask,
     column,
@@ -36,7 +35,8 @@ from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State
 
 SLOPE_VARIANCE = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
 COMPONENTS_EVERY_STEPS = 8  # between looks at the principal components, once there are EARLY_SAMPLES
-YOUNG_SAMPLES, YOUNG_EXTRA_STEPS = 50, 3  # samples up to which every fit takes so many steps more
+YOUNG_SAMPLES = int(FADING_SAMPLES)  # up to which every fit takes some steps more
+YOUNG_EXTRA_STEPS = 3  # so many
 LARGEST_TARGET = 1e12  # in units of the curvature: a constant metric that jumps must not overflow
 FARTHEST_OPTIMUM = 1e3  # in u, which lies in [-2, 2]: one absurd context must not throw the others out
 STEP_LENGTHS = (1.0, 0.4, 0.1)  # lengths tried in turn
@@ -84,14 +84,6 @@ def observe(dims: Dims, state: State, u: Array, contexts: Array, losses: Array, 
     state.reduced_mean += gap / seen
     square = gap[:, :, None] * (short - state.reduced_mean)[:, None]
     state.reduced_moments += (square - state.reduced_moments) / seen[:, :, None]
-
-
-def restore_trust(state: State, mask: Mask) -> None:
-    """The latest sample of these tuners was no mistake after all."""
-    row = column((state.steps - 1.0) % WINDOW_SAMPLES)
-    latest = state.window_weights[row]
-    assign_where(latest, mask, 1.0)
-    state.window_weights[row] = latest
 
 
 def fit(dims: Dims, state: State, a: Array, offset: Array, mask: Mask, seen: BatchProgress) -> None:

@@ -20,7 +20,7 @@ from rasp_tuner.engine.kernel.shared_structs import MOST_COMPILED_KNOBS, DimsStr
 from rasp_tuner.engine.kernel.state import Dims, State, shapes
 
 THREADS_FROM_TUNERS = 256  # fewer are done before threads have begun
-POINTER, NUMBER, WORD = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64
+POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all have
     "believe": [POINTER] * 2,
     "predict": [POINTER, POINTER, NUMBER, POINTER, POINTER],
@@ -30,8 +30,6 @@ ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all ha
     "choose": [POINTER] * 6,
     "best": [POINTER] * 2,
     "learn": [POINTER] * 6,
-    "ask": [POINTER, POINTER, NUMBER, *[POINTER] * 6],
-    "tell": [POINTER] * 9,
 }
 
 

@@ -11,8 +11,8 @@ from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.batch import BesideDefault, ExpectedLosses, HostBatch
 from rasp_tuner.engine.kernel.belief import BeliefBuffer, length
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.draws import DrawKeys
-from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, WORD, address, as_given
+from rasp_tuner.engine.kernel.draws import DrawKeys, draws
+from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, address, as_given
 from rasp_tuner.engine.kernel.numpy_batch import NumpyBatch
 from rasp_tuner.engine.kernel.state import Dims, E, Places, State
 
@@ -78,13 +78,9 @@ class NativeBatch(HostBatch):
     def ask(
         self, contexts: ArrayLike, keys: DrawKeys, rows: Places | None = None
     ) -> tuple["NativeBeliefs", Array, BesideDefault]:
-        dims, beliefs, count = self.dims, NativeBeliefs(self, self._checked(rows)), draws_needed(self.dims)
-        n = len(beliefs)
-        drawn = native_draws(keys, n, count)
-        points, told, others = np.empty((n, dims.knobs)), np.empty((n, BESIDE)), np.empty((3, n))
-        given = (as_given(contexts, n, dims.context), dims.context), (drawn, count), count, beliefs.own
-        self.call("ask", beliefs.rows, *given, (points, dims.knobs), *((row, 1) for row in others), (told, BESIDE))
-        return beliefs, points, BesideDefault(*told.T)
+        beliefs = self.believe(contexts, rows)
+        points, *_ = beliefs.choose(draws(keys, draws_needed(self.dims)))
+        return beliefs, points, beliefs.versus_default(points)
 
     def call(self, name: str, rows: Places, *given: tuple[Array, int] | int) -> None:
         """Run a function: of arrays [n, width] it is given their addresses; numbers as they are."""
@@ -131,8 +127,9 @@ class NativeBeliefs(BeliefBuffer, CompiledBeliefs):
     def tell(
         self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, y: ArrayLike
     ) -> ExpectedLosses:
-        told, mean, variance = self._run("tell", self._samples(points, contexts, losses, failed, y), [BESIDE, 0, 0])
-        return ExpectedLosses(BesideDefault(*told.T), mean, variance)
+        told, (mean, variance, logs) = self.versus_default(points), self.forecast(points, y)
+        self.learn(points, contexts, losses, failed, logs)
+        return ExpectedLosses(told, mean, variance)
 
     def learn(
         self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, logs: ArrayLike
@@ -152,14 +149,6 @@ class NativeBeliefs(BeliefBuffer, CompiledBeliefs):
         filled = ((output, width or 1) for output, width in zip(outputs, widths, strict=True))
         self._batch.call(name, self.rows, self.own, *ways, *filled)
         return outputs
-
-
-def native_draws(keys: DrawKeys, n: int, count: int) -> Array:
-    """What `draws` gives, by compiled code."""
-    numbers, asks, drawn = as_given(keys.numbers, n, 1), as_given(keys.asks, n, 1), np.empty((n, count))
-    function = native.function("rasp_draws", [WORD, NUMBER, POINTER, POINTER, NUMBER, POINTER])
-    function(keys.mixed_seed, n, address(numbers), address(asks), count, address(drawn))
-    return drawn
 
 
 def host_batch(dims: Dims, default: Array, state: State) -> NativeBatch | NumpyBatch:

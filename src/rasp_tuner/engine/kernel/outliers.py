@@ -17,11 +17,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS, EARLY_SAMPLES, FEWEST_SAMPLES
+from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS, CHANGE_IN_A_ROW, EARLY_SAMPLES, FEWEST_SAMPLES
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.kernel.belief import SlotBelief
-from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, chunks, collapse_mask, row_max, rows_where
+from rasp_tuner.engine.kernel.masks import (
+    Flags,
+    Mask,
+    Rows,
+    assign_where,
+    chunks,
+    collapse_mask,
+    column,
+    row_max,
+    rows_where,
+)
 from rasp_tuner.engine.kernel.memory import seen_before, triangle
 from rasp_tuner.engine.kernel.pooled_prior import (
     COMMON_DEVIATION,
@@ -31,7 +41,7 @@ from rasp_tuner.engine.kernel.pooled_prior import (
     TINY,
     outliers_found,
 )
-from rasp_tuner.engine.kernel.state import Dims, L, Places, State
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, L, Places, State
 
 OUTLIERS_FROM_SAMPLES = 2 * FEWEST_SAMPLES  # on, a single sample may be called false
 OUTLIER_ODDS = 1e-2  # prior odds of a false measurement
@@ -41,7 +51,7 @@ OUTLIER, FAILED = 1.0, 2.0  # what is known of an early sample; a failure is no 
 LARGEST_RESIDUAL = 1e60  # squared, in units of the usual one: not trusted at all
 CHI2_MEDIAN = 0.455  # median of a squared standard normal
 BOWL_NOISES = (1e-4, 1e-2, 0.3)  # variances in units of a^2; what situations differ by is noise here
-FALSE_IN_A_ROW = 3  # false ones in a row are none: the world has changed
+FALSE_IN_A_ROW = CHANGE_IN_A_ROW + 1  # false ones in a row are none: the world has changed
 ONE_IN = 3  # no more than one in so many is false
 JUDGED = 0.3  # of a kernel: slots that an expert judges
 
@@ -67,6 +77,16 @@ def trust_in_sample(state: State, belief: SlotBelief, logs: Array, mature: Mask)
     cleared = odd & (state.suspected > 0.0)
     state.suspected[...] = odd & ~cleared
     return np.where(cleared, 1.0, trust), cleared
+
+
+def restore_trust(state: State, mask: Mask) -> None:
+    """The latest sample of these tuners was no mistake after all."""
+    window = (state.steps - 1.0) % WINDOW_SAMPLES
+    for whole, places in ((state.trust.swapaxes(1, 2), state.latest), (state.window_weights, window)):
+        at = column(places)
+        latest = whole[at]
+        assign_where(latest, mask, 1.0)
+        whole[at] = latest
 
 
 def residual_trust(squares: Array, scale: Array) -> Array:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.evidence import FARTHEST
 from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, assign_where, row_max
@@ -18,7 +19,7 @@ from rasp_tuner.engine.kernel.state import NOISES, Dims, E, L, State
 
 OPTIMUM_VARIANCE = 0.25  # of an optimum around the default
 OWN_DEVIATION, COMMON_DEVIATION = 0.3, 0.4  # of a knob's own curvature and of the common one, in units of a
-LEVEL_VARIANCE = 25.0  # of the least y, in units of a, while nothing is known
+LEVEL_VARIANCE = ABSURD_DEVIATIONS**2  # of the least y, in units of a, while nothing is known
 LARGEST_LEVEL = 1e30  # in units of a: a metric that jumps must not overflow
 TINY = 1e-100  # a curvature where y is constant, so that no logarithm sees a zero
 CURVATURE_RATE = 0.3  # of one step towards the curvature that is likeliest now

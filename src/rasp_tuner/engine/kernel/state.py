@@ -12,6 +12,7 @@ w, r, m  a context reduced for the moving optimum: dimensions, components; its c
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Annotated, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,49 +42,6 @@ LEAST_NATS, MOST_NATS = -1e6, 100.0  # of scores, whose largest is 0 or near
 LARGEST_LEVEL_VARIANCE = 1e12  # of the least y, in units of the curvature squared
 
 _COUNT, _FLAG = (0.0, MOST_SAMPLES, True), (0.0, 1.0, True)
-FIELDS = {  # what each array of one tuner must be; a file has no more rows R than are in use
-    "keys": Field(("R", "c"), -FAR, FAR),
-    "prompts": Field(("R", "P"), -FAR_SUM, FAR_SUM),
-    "trust": Field((L, "R"), 0.0, 1.0),
-    "counts": Field(("R",), 1.0, MOST_SAMPLES, whole=True),
-    "last": Field(("R",), *_COUNT),
-    "count": Field((), 0.0, SLOTS + SPARE_SLOTS - 1.0, whole=True),
-    "steps": Field((), *_COUNT),
-    "latest": Field((), 0.0, SLOTS + SPARE_SLOTS - 1.0, whole=True),
-    "origin": Field(("c",), -FAR, FAR),
-    "previous": Field(("c",), -FAR, FAR),
-    "mean": Field(("c",), -FAR, FAR),
-    "moment": Field(("c",), -FAR_SQUARE, FAR_SQUARE),  # by rounding it may be below 0
-    "changes": Field(("c",), 0.0, FAR_SUM),
-    "distance": Field((2,), 0.0, 16.0),
-    "context_least": Field(("c",), -FAR, FAR),
-    "context_most": Field(("c",), -FAR, FAR),
-    "curvature": Field((), 0.0, FAR),
-    "level": Field((), -FAR, FAR),
-    "level_variance": Field((), 0.0, LARGEST_LEVEL_VARIANCE),
-    "largest": Field((), 0.0, FAR),
-    "tracked": Field((), 0.0, MOST_SAMPLES),
-    "location": Field(("d",), -2.0, 2.0),
-    "location_variance": Field(("d",), 1e-3, 10.0),
-    "scores": Field((E,), LEAST_NATS, MOST_NATS),
-    "noises": Field((E, NOISES), LEAST_NATS, MOST_NATS),
-    "weights": Field(("k",), 0.0, FAR_SCALED),
-    "first": Field(("k",), -FAR, FAR),
-    "suspected": Field((), *_FLAG),
-    "early": Field((EARLY_SAMPLES,), 0.0, 2.0, whole=True),
-    "window_points": Field((WINDOW_SAMPLES, "d"), -2.0, 2.0),
-    "window_contexts": Field((WINDOW_SAMPLES, "w"), -FAR, FAR),
-    "window_losses": Field((WINDOW_SAMPLES, "k"), -FAR, FAR),
-    "window_weights": Field((WINDOW_SAMPLES,), 0.0, 1.0),
-    "reduced_mean": Field(("w",), -FAR, FAR),
-    "reduced_moments": Field(("w", "w"), -FAR_SQUARE, FAR_SQUARE),
-    "centre": Field(("w",), -FAR, FAR),
-    "encode": Field(("w", "r"), -FAR_SCALED, FAR_SCALED),
-    "theta": Field(("m",), -FAR_FITTED, FAR_FITTED),
-    "unit": Field((), LEAST_UNIT, FAR),
-    "covariance": Field(("m", "m"), -1e6, 1e6),
-    "fitted": Field((), *_FLAG),
-}
 
 
 @dataclass(frozen=True)
@@ -132,54 +90,58 @@ class Dims:
 
 @dataclass
 class State:
-    """Every array is of float64 and begins with the axis of tuners; what a row beyond `count` holds means nothing."""
+    """Every array is of float64 and begins with the axis of tuners; what a row beyond `count` holds means nothing.
+
+    Beside each stands what it must be of one tuner: its shape, its least and its largest number. A file has no more
+    rows R than are in use. The same list in C is written by build.py.
+    """
 
     # slots of memory
-    keys: Array  # [B, R, c] mean context of a slot's samples, relative to the first context ever
-    prompts: Array  # [B, R, P] sums over a slot's samples of the upper triangle of psi psi'
-    trust: Array  # [B, L, R] how far each expert believes a slot's samples
-    counts: Array  # [B, R] samples in a slot
-    last: Array  # [B, R] step of its latest sample
-    count: Array  # [B] slots in use
-    steps: Array  # [B] samples so far, failures included
-    latest: Array  # [B] the slot of the latest sample
+    keys: Annotated[Array, Field(("R", "c"), -FAR, FAR)]  # mean context of a slot, relative to the first ever
+    prompts: Annotated[Array, Field(("R", "P"), -FAR_SUM, FAR_SUM)]  # sums of the upper triangle of psi psi'
+    trust: Annotated[Array, Field((L, "R"), 0.0, 1.0)]  # how far each expert believes a slot's samples
+    counts: Annotated[Array, Field(("R",), 1.0, MOST_SAMPLES, whole=True)]  # samples in a slot
+    last: Annotated[Array, Field(("R",), *_COUNT)]  # step of its latest sample
+    count: Annotated[Array, Field((), 0.0, SLOTS + SPARE_SLOTS - 1.0, whole=True)]  # slots in use
+    steps: Annotated[Array, Field((), *_COUNT)]  # samples so far, failures included
+    latest: Annotated[Array, Field((), 0.0, SLOTS + SPARE_SLOTS - 1.0, whole=True)]  # the slot of the latest sample
     # contexts
-    origin: Array  # [B, c] the first one
-    previous: Array  # [B, c] the latest one, relative to the first, as are the next three
-    mean: Array  # [B, c]
-    moment: Array  # [B, c] mean square
-    changes: Array  # [B, c] sum of half the squared changes
-    distance: Array  # [B, 2] mean and mean square of the distance between neighbours
-    context_least: Array  # [B, c] between this and the next, contexts count as they are for these scales
-    context_most: Array  # [B, c]
+    origin: Annotated[Array, Field(("c",), -FAR, FAR)]  # the first one
+    previous: Annotated[Array, Field(("c",), -FAR, FAR)]  # the latest one, relative to the first, as are the next three
+    mean: Annotated[Array, Field(("c",), -FAR, FAR)]
+    moment: Annotated[Array, Field(("c",), -FAR_SQUARE, FAR_SQUARE)]  # mean square
+    changes: Annotated[Array, Field(("c",), 0.0, FAR_SUM)]  # sum of half the squared changes
+    distance: Annotated[Array, Field((2,), 0.0, 16.0)]  # mean and mean square of the distance between neighbours
+    context_least: Annotated[Array, Field(("c",), -FAR, FAR)]  # these scales see contexts from here
+    context_most: Annotated[Array, Field(("c",), -FAR, FAR)]  # to here
     # what all situations share
-    curvature: Array  # [B] 0 until it is known
-    level: Array  # [B] of the least y
-    level_variance: Array  # [B] in units of the curvature squared
-    largest: Array  # [B] deviation of y, slowly forgotten
-    tracked: Array  # [B] samples that these were tracked for
-    location: Array  # [B, d] where optima are expected, in u; 0 is the default
-    location_variance: Array  # [B, d] of an optimum around that
+    curvature: Annotated[Array, Field((), 0.0, FAR)]  # 0 until it is known
+    level: Annotated[Array, Field((), -FAR, FAR)]  # of the least y
+    level_variance: Annotated[Array, Field((), 0.0, LARGEST_LEVEL_VARIANCE)]  # in units of the curvature squared
+    largest: Annotated[Array, Field((), 0.0, FAR)]  # deviation of y, slowly forgotten
+    tracked: Annotated[Array, Field((), 0.0, MOST_SAMPLES)]  # samples that these were tracked for
+    location: Annotated[Array, Field(("d",), -2.0, 2.0)]  # where optima are expected, in u; 0 is the default
+    location_variance: Annotated[Array, Field(("d",), 1e-3, 10.0)]  # of an optimum around that
     # experts
-    scores: Array  # [B, E] evidence
-    noises: Array  # [B, E, NOISES] scores of the variances of one observation
-    weights: Array  # [B, k] y = losses @ weights
-    first: Array  # [B, k] losses of the first sample; all are kept relative to them
-    suspected: Array  # [B] 1 if the latest sample looked false
-    early: Array  # [B, EARLY_SAMPLES] what is known of the first samples: 0, 1 an outlier, 2 failed
+    scores: Annotated[Array, Field((E,), LEAST_NATS, MOST_NATS)]  # evidence
+    noises: Annotated[Array, Field((E, NOISES), LEAST_NATS, MOST_NATS)]  # scores of the variances of one observation
+    weights: Annotated[Array, Field(("k",), 0.0, FAR_SCALED)]  # y = losses @ weights
+    first: Annotated[Array, Field(("k",), -FAR, FAR)]  # losses of the first sample; all are kept relative to them
+    suspected: Annotated[Array, Field((), *_FLAG)]  # 1 if the latest sample looked false
+    early: Annotated[Array, Field((EARLY_SAMPLES,), 0.0, 2.0, whole=True)]  # of the first: 1 false, 2 failed
     # the moving optimum; the window is a ring by `steps`
-    window_points: Array  # [B, WINDOW_SAMPLES, d] u
-    window_contexts: Array  # [B, WINDOW_SAMPLES, w]
-    window_losses: Array  # [B, WINDOW_SAMPLES, k]
-    window_weights: Array  # [B, WINDOW_SAMPLES]
-    reduced_mean: Array  # [B, w]
-    reduced_moments: Array  # [B, w, w]
-    centre: Array  # [B, w]
-    encode: Array  # [B, w, r]
-    theta: Array  # [B, m] in units of y
-    unit: Array  # [B] curvature of the latest fit, in which the covariance is
-    covariance: Array  # [B, m, m]
-    fitted: Array  # [B] 1 once there is a fit
+    window_points: Annotated[Array, Field((WINDOW_SAMPLES, "d"), -2.0, 2.0)]  # u
+    window_contexts: Annotated[Array, Field((WINDOW_SAMPLES, "w"), -FAR, FAR)]
+    window_losses: Annotated[Array, Field((WINDOW_SAMPLES, "k"), -FAR, FAR)]
+    window_weights: Annotated[Array, Field((WINDOW_SAMPLES,), 0.0, 1.0)]
+    reduced_mean: Annotated[Array, Field(("w",), -FAR, FAR)]
+    reduced_moments: Annotated[Array, Field(("w", "w"), -FAR_SQUARE, FAR_SQUARE)]
+    centre: Annotated[Array, Field(("w",), -FAR, FAR)]
+    encode: Annotated[Array, Field(("w", "r"), -FAR_SCALED, FAR_SCALED)]
+    theta: Annotated[Array, Field(("m",), -FAR_FITTED, FAR_FITTED)]  # in units of y
+    unit: Annotated[Array, Field((), LEAST_UNIT, FAR)]  # curvature of the latest fit, in which the covariance is
+    covariance: Annotated[Array, Field(("m", "m"), -1e6, 1e6)]
+    fitted: Annotated[Array, Field((), *_FLAG)]  # 1 once there is a fit
 
     @property
     def size(self) -> int:
@@ -193,6 +155,11 @@ class State:
     def map(self, change: Callable[[Array], Array]) -> "State":
         """A state with every array changed, as by taking some tuners."""
         return State(**{name: change(array) for name, array in self.items()})
+
+
+FIELDS: dict[str, Field] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(State, include_extras=True).items()
+}
 
 
 def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:

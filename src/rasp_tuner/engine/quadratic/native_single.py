@@ -3,16 +3,22 @@
 Numbers pass through memory whose addresses are known: to look one up costs as much as the arithmetic itself.
 """
 
+import ctypes
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import ByExpert, Choice, Comparison, RunOutcome
 from rasp_tuner.engine.kernel.belief import BeliefBuffer, length, places
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.native import address
-from rasp_tuner.engine.kernel.native_handle import NativeHandle
+from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, address, dims_struct, function, state_struct
+from rasp_tuner.engine.kernel.shared_structs import OneStruct
 from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.engine.quadratic.draws import SOURCES, draw
+
+OFTEN, SELDOM = ("believe", "against", "choose", "forecast", "learn"), ("predict", "compare", "best")
 
 
 class BeliefMemory(BeliefBuffer):
@@ -35,7 +41,16 @@ class NativeSingle:
         given = {name: np.zeros(width) for name, width in widths.items()}
         self.context, self.draws, self.point, self.y, self.losses, self.failed, *told = given.values()
         self.logs, self.chosen, self.noise, self.figures = told
-        self.call = NativeHandle(dims, default, state, given)
+        rows, where, arrays = np.zeros(1, dtype=np.int64), dims_struct(dims, default), state_struct(dims, state)
+        one = OneStruct(where.address, arrays.address, **{name: address(array) for name, array in given.items()})
+        self._owners = where, arrays, rows, one, given
+        # those of OFTEN take the address of a belief, and find all else by its name in single.c; others take addresses
+        self.call: dict[str, Callable[..., None]] = {}
+        for name in OFTEN:
+            self.call[name] = partial(function(f"rasp_one_{name}", [POINTER, POINTER]), ctypes.addressof(one))
+        for name in SELDOM:
+            own = function(f"rasp_{name}", [POINTER, POINTER, POINTER, NUMBER, *ARGUMENTS[name]])
+            self.call[name] = partial(own, where.address, arrays.address, address(rows), 1)
         self.similar = places(dims)["kernels"][0].start + 2 * dims.rows  # where it begins in a belief
         self._empty = BeliefMemory(dims)  # of a tuner without samples, which does not look at it
         self._spare: BeliefMemory | None = None  # memory of a belief that is good no more
@@ -44,7 +59,7 @@ class NativeSingle:
         arrays = BeliefMemory(self.dims) if self._spare is None else self._spare
         self._spare = None
         self.context[:] = context
-        self.call.believe(arrays.address)
+        self.call["believe"](arrays.address)
         return NativeBelief(self, arrays)
 
     def learn(self, trial: RunOutcome, belief: "NativeBelief | None", forecast: ByExpert | None) -> None:
@@ -52,7 +67,7 @@ class NativeSingle:
         self.failed[0] = trial.failed
         if forecast is not None:
             self.logs[:] = forecast.log_densities
-        self.call.learn((self._empty if belief is None else belief.arrays).address)
+        self.call["learn"]((self._empty if belief is None else belief.arrays).address)
         self._spare = None if belief is None else belief.arrays
 
 
@@ -73,13 +88,13 @@ class NativeBelief:
         points = np.ascontiguousarray(points)
         out = np.empty((2, len(points)))
         at = address(out)
-        self._one.call.predict(self.arrays.address, address(points), len(points), at, at + 8 * len(points))
+        self._one.call["predict"](self.arrays.address, address(points), len(points), at, at + 8 * len(points))
         return out[0], out[1]
 
     def compare(self, point: Array, other: Array) -> tuple[float, float]:
         pair, out = np.stack([point, other]), np.empty(2)
         at, to = address(pair), address(out)
-        self._one.call.compare(self.arrays.address, at, at + 8 * self._one.dims.knobs, to, to + 8)
+        self._one.call["compare"](self.arrays.address, at, at + 8 * self._one.dims.knobs, to, to + 8)
         mean, variance = out.tolist()
         return mean, variance
 
@@ -87,7 +102,7 @@ class NativeBelief:
         del default  # it is the tuner's own
         if self._beside is None or self._beside[0] is not point:
             self._one.point[:] = point
-            self._one.call.against(self.arrays.address)
+            self._one.call["against"](self.arrays.address)
             self._beside = point, self._one.figures.tolist()[3:]
         level, mean, variance, expected, own, other = self._beside[1]
         return Comparison(level, mean, variance, expected, (own, other))
@@ -95,7 +110,7 @@ class NativeBelief:
     def forecast(self, point: Array, y: float) -> ByExpert:
         one = self._one
         one.point[:], one.y[0] = point, y
-        one.call.forecast(self.arrays.address)
+        one.call["forecast"](self.arrays.address)
         mean, variance, _, *beside = one.figures.tolist()
         self._beside = point, beside
         return ByExpert(mean, variance, one.logs.copy())
@@ -103,7 +118,7 @@ class NativeBelief:
     def choose(self, rng: np.random.Generator) -> Choice:
         one = self._one
         draw(rng, one.dims, one.state, one.draws)
-        one.call.choose(self.arrays.address)
+        one.call["choose"](self.arrays.address)
         source, mean, variance, *beside = one.figures.tolist()
         point = one.chosen.copy()
         self._beside = point, beside
@@ -111,7 +126,7 @@ class NativeBelief:
 
     def best(self) -> Array | None:
         best = np.empty(self._one.dims.knobs)
-        self._one.call.best(self.arrays.address, address(best))
+        self._one.call["best"](self.arrays.address, address(best))
         return best
 
     def similar(self) -> Array:

@@ -3,16 +3,26 @@
 /* common_constants.py */
 #define ODD_DEVIATIONS 3.0
 #define ABSURD_DEVIATIONS 5.0
+#define CHANGE_IN_A_ROW 2
 #define FEWEST_SAMPLES 4
 #define NORMAL_FROM_SAMPLES 5
 #define EARLY_SAMPLES 40
 #define RECENT_STEPS 20.0
+#define FADING_SAMPLES 50.0
 
 /* context_metric.py */
 #define ALIKE 0.5
 
 /* evidence.py */
 #define FARTHEST 1e+150
+
+/* state.py */
+#define SLOTS 192
+#define SPARE_SLOTS 8
+#define WINDOW_SAMPLES 128
+#define RANK 3
+#define SKETCH_DIMENSIONS 32
+#define NOISES 9
 
 /* believe.py */
 #define NARROW_WIDTH 0.3
@@ -88,10 +98,13 @@
 /* shared_structs.py */
 #define MOST_COMPILED_KNOBS 64
 
-/* state.py */
-#define SLOTS 192
-#define SPARE_SLOTS 8
-#define WINDOW_SAMPLES 128
-#define RANK 3
-#define SKETCH_DIMENSIONS 32
-#define NOISES 9
+/* state.State: X(name, numbers of one tuner) */
+#define STATE_ARRAYS(X) \
+    X(keys, R * c) X(prompts, R * P) X(trust, L * R) X(counts, R) X(last, R) X(count, 1) X(steps, 1) \
+    X(latest, 1) X(origin, c) X(previous, c) X(mean, c) X(moment, c) X(changes, c) X(distance, 2) \
+    X(context_least, c) X(context_most, c) X(curvature, 1) X(level, 1) X(level_variance, 1) X(largest, 1) \
+    X(tracked, 1) X(location, d) X(location_variance, d) X(scores, E) X(noises, E * NOISES) X(weights, k) \
+    X(first, k) X(suspected, 1) X(early, EARLY_SAMPLES) X(window_points, WINDOW_SAMPLES * d) \
+    X(window_contexts, WINDOW_SAMPLES * w) X(window_losses, WINDOW_SAMPLES * k) \
+    X(window_weights, WINDOW_SAMPLES) X(reduced_mean, w) X(reduced_moments, w * w) X(centre, w) X(encode, w * r) \
+    X(theta, m) X(unit, 1) X(covariance, m * m) X(fitted, 1)

@@ -27,8 +27,8 @@ void release(double *) {}
 #include "learn.c"
 #include "draws.c"
 
-enum { ENTRIES = Dims::p * Dims::p };
-enum { LENGTH = 2 * E + 8 + Dims::r + 3 * Dims::d + ENTRIES + L * (2 * Dims::p + 2 * ENTRIES + 1 + Dims::R) };
+static constexpr int64_t length_of(int64_t d, int64_t p, int64_t R, int64_t r) { return 0 BELIEF_ARRAYS(ADDED); }
+enum { LENGTH = length_of(Dims::d, Dims::p, Dims::R, Dims::r) };
 #if RASP_LANES > 1
 enum { BLOCKS = 16 }; /* on a processor at once: with fewer registers each, but with something to do in the meantime */
 #else
@@ -58,33 +58,11 @@ KERNEL(believe, const double *contexts, double *beliefs) {
     TUNER rasp_believe(&dims, &all, rows + i, 1, contexts + i * dims.c, beliefs + i * LENGTH);
 }
 
-KERNEL(renew_trust, double *beliefs) {
-    TUNER {
-        const State one = tuner(&dims, &all, rows[i]);
-        const Belief belief = belief_at(&dims, beliefs + i * LENGTH);
-        renew_trust(&dims, &one, &belief, borrow(&dims, trust_scratch(&dims)));
-    }
-}
-
 #elif RASP_PART == 1
-KERNEL(judge, double *beliefs, const double *points, const double *losses, const double *logs, double *trust) {
-    TUNER {
-        Work work = make_work(&dims);
-        const State one = tuner(&dims, &all, rows[i]);
-        const Belief belief = belief_at(&dims, beliefs + i * LENGTH);
-        trust[i] = judge(&dims, &one, &belief, points + i * dims.d, losses + i * dims.k, logs + i * E, &work);
-    }
-}
-
-KERNEL(take_in, double *beliefs, const double *points, const double *contexts, const double *losses,
-       const double *failed, const double *trust) {
-    TUNER {
-        Work work = make_work(&dims);
-        const State one = tuner(&dims, &all, rows[i]);
-        const Belief belief = belief_at(&dims, beliefs + i * LENGTH);
-        take_in(&dims, &one, &belief, points + i * dims.d, contexts + i * dims.c, losses + i * dims.k, failed[i] > 0.0,
-                trust[i], &work);
-    }
+KERNEL(learn, double *beliefs, const double *points, const double *contexts, const double *losses, const double *failed,
+       const double *logs) {
+    TUNER rasp_learn(&dims, &all, rows + i, 1, beliefs + i * LENGTH, points + i * dims.d, contexts + i * dims.c,
+                     losses + i * dims.k, failed + i, logs + i * E);
 }
 
 #elif RASP_PART == 2

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "gp.h"
-#include "linear.h"
+#include "gp_columns.h"
 
 void inverse_of_root(int64_t n, double *root, double *inverse);
 
@@ -49,25 +49,7 @@ static Columns columns_of(const GpKnobs *k, const GpFit *f, double *scratch) {
     return c;
 }
 
-/* out [count] += products of row i with the first rows */
-static inline void add_products(int64_t n, int64_t i, int64_t count, int64_t width, const double *columns,
-                                double *restrict out) {
-    for (int64_t k = 0; k < width; k++) {
-        const double *column = columns + k * n, own = column[i];
-        if (own != 0.0) add_scaled(count, own, column, out);
-    }
-}
-
-static inline void squared_gaps(int64_t n, int64_t i, int64_t count, int64_t width, const double *columns,
-                                double *restrict out) {
-    for (int64_t j = 0; j < count; j++) out[j] = 0.0;
-    for (int64_t k = 0; k < width; k++) {
-        const double *column = columns + k * n, own = column[i];
-        for (int64_t j = 0; j < count; j++) out[j] += (column[j] - own) * (column[j] - own);
-    }
-}
-
-/* The same of contexts z [n, c] with many numbers each: of STRIP of them after the other, which stay close at hand. */
+/* Squared distances of contexts z [n, c] with many numbers each: of STRIP of them after the other, which stay close at hand. */
 static inline void context_gaps(int64_t i, int64_t count, int64_t from, int64_t c, const double *z, double *restrict out) {
     const double *own = z + i * c + from;
     const int64_t width = c - from < STRIP ? c - from : STRIP;
@@ -84,14 +66,14 @@ static inline void context_gaps(int64_t i, int64_t count, int64_t from, int64_t 
 
 /* The covariance of row i with the first `count` rows, without level and noise, and its parts [count] each.
  * Two rows have the same bits, whichever comes first. */
-static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *c, int64_t i, int64_t count, Parts s,
+PART_OF_EACH void covariances(const GpKnobs *k, const GpFit *f, const Columns *c, int64_t i, int64_t count, Parts s,
                                double *restrict whole) {
     const double *h = f->hyper;
     const int64_t n = f->n;
     double *restrict kc = s.kc, *restrict kt = s.kt, *restrict lin = s.lin, *restrict choice = s.choice;
     double *restrict res = s.res, *restrict gap = s.gap;
-    squared_gaps(n, i, count, k->e, c->embedded, gap);
-    if (f->c < LONG) squared_gaps(n, i, count, f->c, c->z, kc);
+    squared_gaps(i, count, k->e, c->embedded, n, gap);
+    if (f->c < LONG) squared_gaps(i, count, f->c, c->z, n, kc);
     else if (!c->gaps_known) {
         for (int64_t j = 0; j < count; j++) kc[j] = 0.0;
         for (int64_t from = 0; from < f->c; from += STRIP) context_gaps(i, count, from, f->c, f->z, kc);
@@ -105,9 +87,9 @@ static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *
     exp_falling(count, kc);
     exp_falling(count, kt);
     exp_falling(count, res);
-    add_products(n, i, count, k->p, c->effects, lin);
-    add_products(n, i, count, k->p, c->choices, choice);
-    add_products(n, i, count, k->q, c->curved, whole);
+    add_products(i, count, k->p, c->effects, n, lin);
+    add_products(i, count, k->p, c->choices, n, choice);
+    add_products(i, count, k->q, c->curved, n, whole);
     for (int64_t j = 0; j < count; j++) {
         res[j] *= h[VR];
         const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];

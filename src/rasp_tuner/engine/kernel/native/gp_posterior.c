@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "gp.h"
-#include "linear.h"
+#include "gp_columns.h"
 
 /* The coefficients of `here`, for a context [c] at a time. scratch: c. */
 GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const double *context, double now, double *z) {
@@ -41,23 +41,6 @@ GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const d
     for (int64_t a = 0; a < k->q; a++) here->curved[a] *= k->curved_variance[a];
 }
 
-/* out [n] = -|x - row|^2 / 2 over rows, x [e] embedded; columns [e, stride] are the rows', turned. */
-static inline void exponents(int64_t n, int64_t e, const double *x, const double *columns, int64_t stride,
-                             double *restrict out) {
-    for (int64_t i = 0; i < n; i++) out[i] = 0.0;
-    for (int64_t a = 0; a < e; a++) {
-        const double *column = columns + a * stride, own = x[a];
-        for (int64_t i = 0; i < n; i++) out[i] -= 0.5 * (column[i] - own) * (column[i] - own);
-    }
-}
-
-/* out [n] += sum_a x_a column_a */
-static inline void add_products(int64_t n, int64_t width, const double *x, const double *columns, int64_t stride,
-                                double *restrict out) {
-    for (int64_t a = 0; a < width; a++)
-        if (x[a] != 0.0) add_scaled(n, x[a], columns + a * stride, out);
-}
-
 static void embed(const GpKnobs *k, const GpFit *f, int64_t m, double *embedding) {
     for (int64_t r = 0; r < m; r++)
         for (int64_t a = 0; a < k->e; a++) embedding[r * k->e + a] *= f->embedding_weight[a];
@@ -66,6 +49,27 @@ static void embed(const GpKnobs *k, const GpFit *f, int64_t m, double *embedding
 static void turned(int64_t n, int64_t width, const double *rows, double *columns) {
     for (int64_t i = 0; i < n; i++)
         for (int64_t a = 0; a < width; a++) columns[a * n + i] = rows[i * width + a];
+}
+
+/* row [n] plus what entries add, and near [n] times their factors: `at` [count] says where they begin. */
+PART_OF_EACH void some_entries(int registers, int64_t i, const GpTable *t, int64_t count, const int64_t *at, double *row,
+                               double *near) {
+    AtOnce sums[SIDE_BY_SIDE], products[SIDE_BY_SIDE], *to = (AtOnce *)(row + i), *by = (AtOnce *)(near + i);
+    for (int v = 0; v < registers; v++) sums[v] = to[v], products[v] = by[v];
+    for (int64_t j = 0; j < count; j++) {
+        const AtOnce *more = (const AtOnce *)(t->cross + at[j] + i), *times = (const AtOnce *)(t->near + at[j] + i);
+        for (int v = 0; v < registers; v++) sums[v] += more[v], products[v] *= times[v];
+    }
+    for (int v = 0; v < registers; v++) to[v] = sums[v], by[v] = products[v];
+}
+
+PART_OF_EACH void add_entries(int64_t n, const GpTable *t, int64_t count, const int64_t *at, double *row, double *near) {
+    int64_t i = 0;
+    for (; i + SIDE_BY_SIDE * AT_ONCE <= n; i += SIDE_BY_SIDE * AT_ONCE)
+        some_entries(SIDE_BY_SIDE, i, t, count, at, row, near);
+    for (; i + AT_ONCE <= n; i += AT_ONCE) some_entries(1, i, t, count, at, row, near);
+    for (; i < n; i++)
+        for (int64_t j = 0; j < count; j++) row[i] += t->cross[at[j] + i], near[i] *= t->near[at[j] + i];
 }
 
 /* Means [m] and covariance [m, m] at points [m, d]: the same bits for two points, whatever the others are.
@@ -82,22 +86,11 @@ WIDER void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTabl
         double *restrict row = cross + r * n;
         for (int64_t i = 0; i < n; i++) row[i] = here->base[i], near[i] = h[VR] * here->share[i];
         const double *x = points + r * k->d;
-        int64_t j = 0;
-        for (; j + 4 <= k->d && t->count + 4 <= t->most; j += 4) { /* four at once, one after the other */
-            int64_t at[4];
-            for (int q = 0; q < 4; q++) at[q] = n * gp_entry(k, f, here, t, j + q, x[j + q]);
-            const double *restrict m0 = t->cross + at[0], *restrict m1 = t->cross + at[1], *restrict m2 = t->cross + at[2];
-            const double *restrict m3 = t->cross + at[3], *restrict b0 = t->near + at[0], *restrict b1 = t->near + at[1];
-            const double *restrict b2 = t->near + at[2], *restrict b3 = t->near + at[3];
-            for (int64_t i = 0; i < n; i++) {
-                row[i] = (((row[i] + m0[i]) + m1[i]) + m2[i]) + m3[i];
-                near[i] = (((near[i] * b0[i]) * b1[i]) * b2[i]) * b3[i];
-            }
-        }
-        for (; j < k->d; j++) {
-            const int64_t at = gp_entry(k, f, here, t, j, x[j]);
-            const double *restrict more = t->cross + at * n, *restrict by = t->near + at * n;
-            for (int64_t i = 0; i < n; i++) row[i] += more[i], near[i] *= by[i];
+        for (int64_t j = 0, end; j < k->d; j = end) {
+            int64_t at[SOME_COLUMNS];
+            for (end = j; end < k->d && end - j < SOME_COLUMNS && (end == j || t->count < t->most); end++)
+                at[end - j] = n * gp_entry(k, f, here, t, end, x[end]);
+            add_entries(n, t, end - j, at, row, near);
         }
         for (int64_t i = 0; i < n; i++) row[i] += near[i];
         mean[r] += dot(n, row, f->alpha);
@@ -116,11 +109,12 @@ WIDER void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTabl
     turned(m, q, curved, curved_columns);
     for (int64_t r = 0; r < m; r++) { /* up to the diagonal */
         double *row = covariance + r * m;
-        exponents(r + 1, e, embedding + r * e, columns, m, row);
+        squared_gaps(r, r + 1, e, columns, m, row);
+        for (int64_t s = 0; s <= r; s++) row[s] *= -0.5;
         exp_falling(r + 1, row);
         for (int64_t s = 0; s <= r; s++) row[s] = row[s] * h[VR] * here->own_share + here->own_base;
-        add_products(r + 1, p, effects + r * p, effect_columns, m, row);
-        add_products(r + 1, q, curved + r * q, curved_columns, m, row);
+        add_products(r, r + 1, p, effect_columns, m, row);
+        add_products(r, r + 1, q, curved_columns, m, row);
     }
     gp_less_products(m, n, cross, covariance);
     for (int64_t r = 0; r < m; r++)

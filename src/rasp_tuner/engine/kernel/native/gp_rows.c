@@ -7,12 +7,20 @@
 
 enum { COUNTS, TIMES, FAILED, TRUST, OWN }; /* after the losses of a row */
 
-/* z [c] of a context, see contexts/context_metric.py. */
+/* A number of a context in deviations, see contexts/context_metric.py. */
+static double bounded(double x, double median, double deviation) {
+    return ODD_DEVIATIONS * asinh(clip((x - median) / (ODD_DEVIATIONS * deviation), -FARTHEST, FARTHEST));
+}
+
+/* out [n, c] of contexts [n, c] */
+GP_API void rasp_gp_bounded(int64_t n, int64_t c, const double *median, const double *deviation, const double *contexts,
+                            double *out) {
+    for (int64_t i = 0; i < n * c; i++) out[i] = bounded(contexts[i], median[i % c], deviation[i % c]);
+}
+
+/* z [c] of a context */
 void gp_z(const GpFit *f, const double *context, double *z) {
-    for (int64_t a = 0; a < f->c; a++) {
-        const double far = (context[a] - f->median[a]) / (ODD_DEVIATIONS * f->deviation[a]);
-        z[a] = ODD_DEVIATIONS * asinh(clip(far, -FARTHEST, FARTHEST)) * f->relevance[a];
-    }
+    for (int64_t a = 0; a < f->c; a++) z[a] = bounded(context[a], f->median[a], f->deviation[a]) * f->relevance[a];
 }
 
 /* y [n] around its median, in units of what a is expected to be. out [3]: center, unit, spread; see Targets.
@@ -38,10 +46,11 @@ static void standardise(int64_t n, double *y, double *out, double *ordered) {
 }
 
 /* Fill f from stored rows, and fit it. With an older fit of the same weights, `kept` [n] says where rows were there.
+ * `known` [n, c]: what rasp_gp_bounded makes of their contexts, or NULL.
  * out [4]: center, unit, spread and the scale. Returns 0, or 1 if the covariance is not positive definite.
  * scratch: that of gp_fit. */
 GP_API int64_t rasp_gp_take(const GpKnobs *k, const GpFit *f, const GpStored *stored, const GpFit *older,
-                            const int64_t *kept, double *out, double *scratch) {
+                            const int64_t *kept, const double *known, double *out, double *scratch) {
     const int64_t n = f->n, d = k->d, c = f->c;
     const double one = 1.0, none = 0.0;
     double found[2];
@@ -55,7 +64,8 @@ GP_API int64_t rasp_gp_take(const GpKnobs *k, const GpFit *f, const GpStored *st
         memcpy(f->points + i * d, row, sizeof(double) * (size_t)d);
         if (at < 0) {
             gp_features(k, 1, row, f->effects + i * k->p, f->curved + i * k->q, f->mean + i, f->embedding + i * k->e);
-            gp_z(f, row + d, f->z + i * c);
+            if (known) for (int64_t a = 0; a < c; a++) f->z[i * c + a] = known[i * c + a] * f->relevance[a];
+            else gp_z(f, row + d, f->z + i * c);
             continue;
         }
         memcpy(f->effects + i * k->p, older->effects + at * k->p, sizeof(double) * (size_t)k->p);
@@ -101,7 +111,8 @@ GP_API void rasp_gp_closest(const GpKnobs *k, const GpFit *f, const GpStored *st
         const double *own = stored->rows + row * stored->width, *z = z_of(f, kept, row, others);
         const int at_default = !memcmp(own, k->default_, size);
         for (int64_t i = 0; i < n; i++)
-            gp_features(k, 1, stored->rows + i * stored->width, effects, curved, &mean, embedding + i * k->e);
+            if (kept[i] >= 0) memcpy(embedding + i * k->e, f->embedding + kept[i] * k->e, sizeof(double) * (size_t)k->e);
+            else gp_features(k, 1, stored->rows + i * stored->width, effects, curved, &mean, embedding + i * k->e);
         for (int64_t i = 0; i < n; i++) {
             double gap = gp_apart(k->e, embedding + i * k->e, embedding + row * k->e);
             gap += gp_apart(c, z_of(f, kept, i, others), z);

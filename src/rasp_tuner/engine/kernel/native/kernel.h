@@ -37,13 +37,9 @@ enum { MOST_KNOBS = MOST_COMPILED_KNOBS, MOST_ROOTS = MOST_KNOBS, MOST_ROWS = 1 
 enum { MOST_FEATURES = 1 + 2 * MOST_KNOBS };
 
 /* The arrays of state.State, in its order; each begins with the axis of tuners. */
+#define POINTER(name, numbers) double *name;
 typedef struct {
-    double *keys, *prompts, *trust, *counts, *last, *count, *steps, *latest;
-    double *origin, *previous, *mean, *moment, *changes, *distance, *context_least, *context_most;
-    double *curvature, *level, *level_variance, *largest, *tracked, *location, *location_variance;
-    double *scores, *noises, *weights, *first, *suspected, *early;
-    double *window_points, *window_contexts, *window_losses, *window_weights;
-    double *reduced_mean, *reduced_moments, *centre, *encode, *theta, *unit, *covariance, *fitted;
+    STATE_ARRAYS(POINTER)
 } State;
 
 /* A number as a place from 0 to `last`; a NaN is 0. What files say is checked when they are read: this holds anyway. */
@@ -67,12 +63,16 @@ typedef struct {
     double *figures; /* [9]: of a choice its source, mean, variance; of a forecast mean, variance; then of `against` */
 } One;
 
-/* One tuner's belief: pointers into a buffer that is laid out as belief.layout says. */
+/* One tuner's belief, laid out in a buffer as belief.layout says: X(name, numbers). K [p, p] is the covariance of level,
+ * curvatures and location of the moving optimum, 0 without a say; hint [d] is u of the slot with the best y in a
+ * situation like this, 0 while there is none. */
+#define BELIEF_ARRAYS(X) \
+    X(weights, E) X(noises, E) X(spread, 1) X(offset, 1) X(origin, 1) X(a, 1) X(moving, 1) X(level, 1) X(ratio, 1) \
+    X(x, 1 + r) X(curvatures, d) X(optimum, d) X(mean, L * p) X(S, L * p * p) X(G, L * p * p) X(b, L * p) X(rest, L) \
+    X(kernels, L * R) X(K, p * p) X(hint, d)
+#define ADDED(name, numbers) + (numbers)
 typedef struct {
-    double *weights, *noises, *spread, *offset, *origin, *a, *moving, *level, *ratio, *x, *curvatures, *optimum;
-    double *mean, *S, *G, *b, *rest, *kernels;
-    double *K; /* [p, p] covariance of level, curvatures and location of the moving optimum; 0 without a say */
-    double *hint; /* [d] u of the slot with the best y in a situation like this; 0 while there is none */
+    BELIEF_ARRAYS(POINTER)
 } Belief;
 
 Belief belief_at(const Dims *dims, double *buffer);
@@ -127,12 +127,6 @@ void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, do
 void rasp_best(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, double *points);
 void rasp_learn(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                 const double *contexts, const double *losses, const double *failed, const double *logs);
-void rasp_ask(const Dims *, const State *, const int64_t *rows, int64_t n, const double *contexts, const double *draws,
-              int64_t drawn, double *beliefs, double *points, double *sources, double *means, double *variances,
-              double *beside); /* step.c, as the next; `beside` as of rasp_against */
-void rasp_tell(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
-               const double *contexts, const double *losses, const double *failed, const double *y, double *beside,
-               double *means, double *variances);
 void rasp_draws(uint64_t seed, int64_t n, const double *numbers, const double *asks, int64_t count,
                 double *draws); /* draws.c: [n, count], uniform in [0, 1) */
 #pragma GCC visibility pop

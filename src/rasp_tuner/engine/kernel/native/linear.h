@@ -42,15 +42,10 @@ static inline double largest_of_lanes(double x) {
     }
     return x;
 }
-static inline double sum_of_lanes(double x) {
-    for (int apart = RASP_LANES / 2; apart > 0; apart /= 2) x += __shfl_xor_sync(0xffffffffu, x, apart);
-    return x;
-}
 #else
 #define EACH(i, n) for (int64_t i = 0; i < (n); i++)
 #define JOIN() ((void)0)
 static inline double largest_of_lanes(double x) { return x; } /* of each lane's own x */
-static inline double sum_of_lanes(double x) { return x; }
 #endif
 
 /* Four numbers that are worked on at once; a row of numbers is read as some of these. */

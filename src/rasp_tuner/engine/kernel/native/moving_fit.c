@@ -6,10 +6,7 @@
    y        [n]          target, in units of the shared curvature
    theta    b, q, M      y = b + sum_i q_i (u_i - M_i x)^2 with q [d], M [d, 1 + r]
    J        [n, m]       slope of y by theta, times the root of what a sample counts
-   V        [m, m]       prior covariance of theta; almost diagonal
-
-   The posterior covariance is (V^-1 + J'J)^-1; with fewer samples than coefficients the same is far cheaper by
-   S = 1 + J V J' [n, n]: it is V - V J' S^-1 J V. */
+   A        [m, m]       precision of theta: J'J and that of the prior */
 #include "learn.h"
 
 #include <string.h>
@@ -28,22 +25,19 @@ typedef struct {
     const double *location_variance;  /* [d] */
     double *theta, *gaps, *residual;  /* [m], [d, WINDOW] to the optimum, [n] */
     double *moved, *after, *left;     /* the same after a step */
-    double *step, *side;              /* [m]; [n] or [m] */
-    double *J;                        /* [n, stride]; or J V, and before that some rows [WINDOW] */
-    double *A, *lower, *product;      /* [m, m]; or [n, n] if that is less */
+    double *step, *side;              /* [m]; [n] */
+    double *J, *A, *lower;            /* [n, stride]; [m, m]; [m, m] */
 } Fit;
 
 static int64_t row_length(const Dims *dims) { return (dims->m + WIDE) / WIDE * WIDE + TALL; } /* no power of two */
 
-static int64_t least_side(const Dims *dims) { return dims->m < WINDOW ? dims->m : WINDOW; }
-
 int64_t fit_scratch(const Dims *dims) {
-    const int64_t n = WINDOW, side = least_side(dims);
-    return n * (3 * dims->d + 1 + dims->r) + 5 * n + 7 * dims->m + n * row_length(dims) + 3 * side * side;
+    const int64_t n = WINDOW, m = dims->m;
+    return n * (3 * dims->d + 1 + dims->r) + 5 * n + 6 * m + n * row_length(dims) + 2 * m * m;
 }
 
 static Fit make_fit(const Dims *dims, double *scratch) {
-    const int64_t n = WINDOW, d = dims->d, m = dims->m, side = least_side(dims);
+    const int64_t n = WINDOW, d = dims->d, m = dims->m;
     Fit fit = {.dims = dims};
     fit.stride = row_length(dims);
     fit.u = scratch;
@@ -55,7 +49,7 @@ static Fit make_fit(const Dims *dims, double *scratch) {
     fit.residual = fit.root + n;
     fit.left = fit.residual + n;
     fit.side = fit.left + n;
-    fit.prior = fit.side + (n > m ? n : m);
+    fit.prior = fit.side + n;
     fit.away = fit.prior + m;
     fit.pull = fit.away + m;
     fit.theta = fit.pull + m;
@@ -63,23 +57,12 @@ static Fit make_fit(const Dims *dims, double *scratch) {
     fit.step = fit.moved + m;
     fit.J = fit.step + m;
     fit.A = fit.J + n * fit.stride;
-    fit.lower = fit.A + side * side;
-    fit.product = fit.lower + side * side;
+    fit.lower = fit.A + m * m;
     return fit;
 }
 
 /* The lower triangle of A [m, m] = R'R for R [n, m] with rows `stride` apart; rows are longer than m by WIDE - 1. */
 WIDER static void square_of(int64_t n, int64_t m, int64_t stride, const double *restrict R, double *restrict A) {
-#if defined(RASP_LANES) && RASP_LANES > 1
-    EACH(at, m * m) {
-        const int i = (int)at / (int)m, j = (int)at % (int)m;
-        double sum = 0.0;
-        if (j > i) continue;
-        for (int64_t s = 0; s < n; s++) sum += R[s * stride + i] * R[s * stride + j];
-        A[at] = sum;
-    }
-    JOIN();
-#else
     for (int64_t i = 0; i < m; i += TALL) {
         for (int64_t j = 0; j < i + TALL && j < m; j += WIDE) {
             double sums[TALL][WIDE] = {{0.0}};
@@ -91,20 +74,11 @@ WIDER static void square_of(int64_t n, int64_t m, int64_t stride, const double *
                 for (int x = 0; x < WIDE && j + x <= i + y; x++) A[(i + y) * m + j + x] = sums[y][x];
         }
     }
-#endif
 }
 
 /* Prior variance of where the optimum of a knob lies, and of how it moves with component j of x. */
 static inline double move_variance(const Fit *fit, int64_t knob, int64_t j) {
     return fit->location_variance[knob] * (j ? SLOPE_VARIANCE : 1.0);
-}
-
-/* The prior covariance of curvatures: `own` on the diagonal, and `common` everywhere. */
-static void shape_covariance(const Fit *fit, double *own, double *common) {
-    const int64_t d = fit->dims->d;
-    const double beside = d > 1 ? fit->shapes[1] : 0.0, apart = fit->shapes[0] - beside;
-    *own = 1.0 / apart;
-    *common = most(-beside / (apart * (apart + (double)d * beside)), 0.0);
 }
 
 /* Gaps to the optimum [d, n], and what is left of y [n]. */
@@ -155,18 +129,8 @@ static void solve_factored(int64_t n, const double *lower, double *x) {
     }
 }
 
-/* sums [m] += by R for by [n] and R [n, stride] */
-static void add_rows(int64_t n, int64_t m, int64_t stride, const double *by, const double *R, double *sums) {
-#if defined(RASP_LANES) && RASP_LANES > 1
-    EACH(i, m) for (int64_t s = 0; s < n; s++) sums[i] += by[s] * R[s * stride + i];
-    JOIN();
-#else
-    for (int64_t s = 0; s < n; s++) add_scaled(m, by[s], R + s * stride, sums);
-#endif
-}
-
-/* The step by as many equations as there are coefficients; `pull` is that at theta. Returns 0 if there is one. */
-static int step_by_coefficients(const Fit *fit) {
+/* The step; `pull` is that at theta. Returns 0 if there is one. */
+static int make_step(const Fit *fit) {
     const int64_t n = fit->n, d = fit->dims->d, p = fit->dims->p, m = fit->dims->m, size = 1 + fit->dims->r;
     double *A = fit->A;
     EACH(i, m) fit->step[i] = fit->pull[i];
@@ -181,7 +145,7 @@ static int step_by_coefficients(const Fit *fit) {
         }
         for (int64_t i = m; i < fit->stride; i++) J[i] = 0.0;
     }
-    add_rows(n, m, fit->stride, fit->side, fit->J, fit->step);
+    for (int64_t s = 0; s < n; s++) add_scaled(m, fit->side[s], fit->J + s * fit->stride, fit->step);
     square_of(n, m, fit->stride, fit->J, A);
     A[0] += fit->level_precision;
     for (int64_t i = 0; i < d; i++) {
@@ -193,126 +157,11 @@ static int step_by_coefficients(const Fit *fit) {
     return 0;
 }
 
-/* S [n, n], its lower triangle: 1 + J V J'. Where the optimum lies and how it moves are products of slopes and x. */
-static void make_S(const Fit *fit) {
-    const int64_t n = fit->n, d = fit->dims->d, size = 1 + fit->dims->r;
-    double own, common, *rows = fit->J, *sum = rows + WINDOW, level = 1.0 / sqrt(fit->level_precision);
-    shape_covariance(fit, &own, &common);
-    for (int64_t i = 0; i < d; i++) {
-        const double by = -2.0 * fit->theta[1 + i] * sqrt(fit->location_variance[i]);
-        EACH(s, n) rows[i * WINDOW + s] = by * (fit->root[s] * fit->gaps[i * WINDOW + s]);
-    }
-    square_of(d, n, WINDOW, rows, fit->A);
-    for (int64_t j = 0; j < size; j++) {
-        const double by = j ? sqrt(SLOPE_VARIANCE) : 1.0;
-        EACH(s, n) rows[j * WINDOW + s] = by * fit->x[j * WINDOW + s];
-    }
-    square_of(size, n, WINDOW, rows, fit->product);
-    EACH(i, n)
-        for (int64_t j = 0; j <= i; j++) fit->A[i * n + j] *= fit->product[i * n + j];
-    EACH(s, n) sum[s] = 0.0;
-    for (int64_t i = 0; i < d; i++) {
-        EACH(s, n) {
-            const double gap = fit->gaps[i * WINDOW + s], bend = fit->root[s] * (gap * gap);
-            rows[(2 + i) * WINDOW + s] = sqrt(own) * bend;
-            sum[s] += bend;
-        }
-    }
-    EACH(s, n) rows[s] = level * fit->root[s], sum[s] *= sqrt(common);
-    square_of(2 + d, n, WINDOW, rows, fit->product);
-    EACH(i, n) {
-        for (int64_t j = 0; j <= i; j++) fit->A[i * n + j] += fit->product[i * n + j];
-        fit->A[i * (n + 1)] += 1.0;
-    }
-    JOIN();
-}
-
-/* J V [n, stride] into J, and J away [n] into side. */
-static void make_JV(const Fit *fit) {
-    const int64_t d = fit->dims->d, m = fit->dims->m, size = 1 + fit->dims->r;
-    double own, common;
-    shape_covariance(fit, &own, &common);
-    EACH(s, fit->n) {
-        double *row = fit->J + s * fit->stride, root = fit->root[s], sum = 0.0, away = root * fit->away[0];
-        row[0] = root / fit->level_precision;
-        for (int64_t i = 0; i < d; i++) {
-            const double gap = fit->gaps[i * WINDOW + s], bend = root * (gap * gap);
-            const double slope = -2.0 * fit->theta[1 + i] * (root * gap);
-            sum += bend;
-            away += bend * fit->away[1 + i];
-            row[1 + i] = own * bend;
-            for (int64_t j = 0; j < size; j++) {
-                const int64_t at = 1 + d + i * size + j;
-                const double J = slope * fit->x[j * WINDOW + s];
-                away += J * fit->away[at];
-                row[at] = J * move_variance(fit, i, j);
-            }
-        }
-        for (int64_t i = 0; i < d; i++) row[1 + i] += common * sum;
-        for (int64_t i = m; i < fit->stride; i++) row[i] = 0.0;
-        fit->side[s] = away;
-    }
-    JOIN();
-}
-
-/* The same step by as many equations as there are samples; `away` is that at theta. */
-static int step_by_samples(const Fit *fit) {
-    const int64_t n = fit->n, m = fit->dims->m;
-    make_S(fit);
-    if (cholesky(n, fit->A, fit->lower)) return 1;
-    make_JV(fit);
-    EACH(s, n) fit->side[s] = fit->root[s] * fit->residual[s] - fit->side[s];
-    JOIN();
-    solve_factored(n, fit->lower, fit->side);
-    EACH(i, m) fit->step[i] = fit->away[i];
-    add_rows(n, m, fit->stride, fit->side, fit->J, fit->step);
-    return 0;
-}
-
-/* Rows of R [n, stride] <- lower^-1 R; four rows at a time, so that one is read and written less often. */
-WIDER static void solve_rows(int64_t n, int64_t stride, const double *lower, double *R) {
-    for (int64_t i = 0; i < n; i++) {
-        const double *by = lower + i * n, inverse = 1.0 / by[i];
-        double *restrict row = R + i * stride;
-        int64_t k = 0;
-        for (; k + 4 <= i; k += 4) {
-            const double *restrict a = R + k * stride, *restrict b = a + stride, *restrict c = b + stride;
-            const double *restrict d = c + stride;
-            EACH(j, stride)
-                row[j] -= (by[k] * a[j] + by[k + 1] * b[j]) + (by[k + 2] * c[j] + by[k + 3] * d[j]);
-        }
-        for (; k < i; k++) EACH(j, stride) row[j] -= by[k] * R[k * stride + j];
-        EACH(j, stride) row[j] *= inverse;
-    }
-    JOIN();
-}
-
-/* The covariance of theta, by what the latest step was made of. Returns 0 if there is one. */
-static int make_covariance(const Fit *fit, double *covariance) {
-    const int64_t d = fit->dims->d, m = fit->dims->m, size = 1 + fit->dims->r;
-    double own, common;
-    if (fit->n >= m) return inverse_spd(m, fit->A, covariance, fit->lower);
-    solve_rows(fit->n, fit->stride, fit->lower, fit->J);
-    square_of(fit->n, m, fit->stride, fit->J, covariance);
-    EACH(i, m)
-        for (int64_t j = 0; j <= i; j++) covariance[j * m + i] = covariance[i * m + j] = -covariance[i * m + j];
-    JOIN();
-    shape_covariance(fit, &own, &common);
-    covariance[0] += 1.0 / fit->level_precision;
-    for (int64_t i = 0; i < d; i++) {
-        double *row = covariance + (1 + i) * m + 1;
-        row[i] += own;
-        for (int64_t j = 0; j < d; j++) row[j] += common;
-        for (int64_t j = 0; j < size; j++) covariance[(1 + d + i * size + j) * (m + 1)] += move_variance(fit, i, j);
-    }
-    return 0;
-}
-
 /* One Gauss-Newton step. Returns 1 if it helped, 0 if no length did, -1 if there is none. */
 static int improve(Fit *fit) {
     const int64_t m = fit->dims->m;
     const double cost = pull_to_prior(fit, fit->theta) + cost_of(fit, fit->residual);
-    if (fit->n < m ? step_by_samples(fit) : step_by_coefficients(fit)) return -1;
+    if (make_step(fit)) return -1;
     for (size_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++) {
         EACH(j, m) fit->moved[j] = fit->theta[j] + LENGTHS[i] * fit->step[j];
         JOIN();
@@ -381,7 +230,7 @@ void fit_moving(const Dims *dims, const State *one, const Belief *belief, const 
     weigh_samples(&fit, one->window_weights, noise_variance(one, E - 1));
     int helped = 1;
     for (int i = 0; i < 1 + (fit.n < YOUNG_SAMPLES ? YOUNG_EXTRA_STEPS : 0) && helped == 1; i++) helped = improve(&fit);
-    if (helped >= 0 && make_covariance(&fit, one->covariance)) helped = -1;
+    if (helped >= 0 && inverse_spd(m, fit.A, one->covariance, fit.lower)) helped = -1;
     *one->fitted = helped < 0 ? 0.0 : 1.0; /* without an inverse the steps so far led nowhere: as where y jumps */
     if (helped < 0) return;
     *one->unit = a;

@@ -111,25 +111,6 @@ static inline void form_products(int64_t P, const double *x, const double *form,
    those not in use hold is not looked at. */
 WIDER static void slot_residuals(const Dims *dims, const State *one, const double *form, double *squares) {
     const int64_t P = dims->P, R = dims->R, count = slots_used(dims, one);
-#if defined(RASP_LANES) && RASP_LANES > 1
-    const int64_t each = RASP_LANES / TOGETHER; /* slots at a time: so many lanes read one, side by side */
-    const int64_t own = threadIdx.x / TOGETHER, part = threadIdx.x % TOGETHER;
-    for (int64_t first = 0; first < count; first += each) {
-        const int64_t slot = first + own < count ? first + own : count - 1;
-        double sums[L] = {0.0};
-#pragma unroll 4
-        for (int64_t i = part; i < P; i += TOGETHER) {
-            const double x = one->prompts[slot * P + i];
-            for (int expert = 0; expert < L; expert++) sums[expert] += x * form[i * L + expert];
-        }
-        for (int expert = 0; expert < L; expert++) {
-            for (int apart = TOGETHER / 2; apart > 0; apart /= 2)
-                sums[expert] += __shfl_xor_sync(0xffffffffu, sums[expert], apart);
-            if (part == 0) squares[expert * R + slot] = most(sums[expert], 0.0) / one->counts[slot];
-        }
-    }
-    JOIN();
-#else
     double sums[TOGETHER * L];
     for (int64_t slot = 0; slot < count; slot += TOGETHER) {
         form_products(P, one->prompts + slot * P, form, sums);
@@ -137,26 +118,11 @@ WIDER static void slot_residuals(const Dims *dims, const State *one, const doubl
             for (int expert = 0; expert < L; expert++)
                 squares[expert * R + slot + s] = most(sums[s * L + expert], 0.0) / one->counts[slot + s];
     }
-#endif
 }
 
 /* The least value for which those up to it weigh so much; each weighs 1 if no weights are given. What cannot be it is
    put aside, time after time: half of the values as a rule. */
 double value_reaching(int64_t n, const double *values, const double *weights, double mass) {
-#if defined(RASP_LANES) && RASP_LANES > 1
-    double below = -INFINITY, reaching = INFINITY; /* the value is above the one, and not above the other */
-    for (int turn = 0;; turn = (turn + 11) % RASP_LANES) {
-        double pivot = reaching, up_to = 0.0;
-        EACH(i, n) if (values[i] > below && values[i] < reaching) pivot = values[i];
-        const unsigned offers = __ballot_sync(0xffffffffu, pivot < reaching);
-        if (!offers) break;
-        pivot = __shfl_sync(0xffffffffu, pivot, (__ffs((int)__funnelshift_r(offers, offers, turn)) - 1 + turn) % RASP_LANES);
-        EACH(i, n) up_to += values[i] <= pivot ? (weights ? weights[i] : 1.0) : 0.0;
-        if (sum_of_lanes(up_to) >= mass) reaching = pivot;
-        else below = pivot;
-    }
-    return reaching < INFINITY ? reaching : below; /* by rounding none may */
-#else
     double low[2][SLOTS + SPARE_SLOTS], high[2][SLOTS + SPARE_SLOTS]; /* values and weights below a pivot, and above */
     while (true) {
         const double a = values[0], b = values[n / 2], c = values[n - 1];
@@ -182,7 +148,6 @@ double value_reaching(int64_t n, const double *values, const double *weights, do
             return pivot;
         }
     }
-#endif
 }
 
 /* Trust each slot by how far it lies from what its expert makes of it, so that outliers count little. */
@@ -197,7 +162,6 @@ void update_trust(const Dims *dims, const State *one, const Belief *belief, doub
         const double *own = squares + expert * R, *kernel = belief->kernels + expert * R;
         double total = 0.0;
         EACH(slot, count) total += kernel[slot];
-        total = sum_of_lanes(total);
         const double middle = value_reaching(count, own, kernel, 0.5 * total);
         const double scale = most(belief->noises[expert] * (a * a), middle / CHI2_MEDIAN);
         EACH(slot, count)
