@@ -91,7 +91,7 @@ def test_what_frames_a_body_is_bounded(server, head, start, piece):
 
 
 def test_bodies_held_at_a_time_are_bounded(sqlite):
-    with running(sqlite, limits=Limits(bodies=3_000)) as client:
+    with running(sqlite, limits=Limits(small_bodies=12_000)) as client:
         client.post("/v1/studies", json=STUDY)
         with connect(client) as first, connect(client) as second:
             first.sendall(ASK + b"Content-Length: 2900\r\n\r\n" + b" " * 2_800)  # waits for the rest
@@ -131,6 +131,26 @@ def test_a_trailer_is_no_header(server):
         for _ in range(2):  # the connection goes on
             connection.sendall(ASK + CHUNKED + body)
             assert connection.recv(1_000).startswith(b"HTTP/1.1 422")  # the study has a context
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"identity, chunked", b"gzip,chunked"])
+def test_a_coding_that_is_not_decoded_is_refused(server, coding):
+    """Taken for chunked alone, the body would be read as something else than its sender meant."""
+    body = b'17\r\n{"context": {"qps": 1}}\r\n0\r\n\r\n'
+    with connect(server) as connection:
+        connection.sendall(ASK + b"Transfer-Encoding: " + coding + b"\r\n\r\n" + body + ASK + CHUNKED + body)
+        received = b""
+        while part := connection.recv(65_536):
+            received += part
+    assert received.startswith(b"HTTP/1.1 501")
+    assert b"only chunked" in received
+    assert received.count(b"HTTP/1.1 ") == 1  # and the connection ends
+
+
+@pytest.mark.parametrize("coding", [b"chunked", b"Chunked", b" chunked "])
+def test_chunked_is_chunked_however_it_is_written(server, coding):
+    body = b'17\r\n{"context": {"qps": 1}}\r\n0\r\n\r\n'
+    assert answer(server, ASK + b"Transfer-Encoding:" + coding + b"\r\n\r\n" + body) == 200
 
 
 def test_a_body_in_small_parts_is_read(server):

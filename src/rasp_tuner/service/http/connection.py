@@ -22,7 +22,7 @@ from rasp_tuner.service.http.answers import CONTINUE, LAST_CHUNK, chunk, head
 from rasp_tuner.service.http.gateway import HEADERS_READ, Gateway
 from rasp_tuner.service.http.route import Request, Response, Route
 from rasp_tuner.service.http_errors import HttpError
-from rasp_tuner.service.limits import ConnectionCount
+from rasp_tuner.service.limits import ConnectionCount, HeldBody
 
 PIECE_BYTES = 16_384  # parsed at a time, so that limits are checked at least as often
 MAX_HEAD_BYTES = 32_768  # about: a piece more may come
@@ -73,7 +73,7 @@ class Exchange:
     is_begun: bool = False  # to be answered
     is_answered: bool = False
     parts: list[bytes] = field(default_factory=list)  # of the body
-    held: int = 0  # bytes of them, as the gateway counts
+    held: HeldBody | None = None  # what counts them
 
     @property
     def is_ready(self) -> bool:
@@ -101,6 +101,7 @@ class HttpConnection(asyncio.Protocol):
         self._lingers_for = 0  # bytes that may come after the last answer
         self._idle_since: float | None = None  # when the latest answer was sent, if nothing has come since
         self._streaming: asyncio.Task[None] | None = None
+        self._is_endless = False  # the answer under way
         self._write_paused_at: float | None = None
         self._can_write = asyncio.Event()
         self._can_write.set()
@@ -154,6 +155,15 @@ class HttpConnection(asyncio.Protocol):
                 now.received += len(piece)
                 if now.is_too_long:
                     self._refuse("The request is too long.")
+
+    def eof_received(self) -> bool:
+        """The client has ended its side: what came whole is answered, but a stream without end is over."""
+        last = self._receiving
+        if last is not None and not last.is_ready:
+            self._unanswered.remove(last)
+            self._release(last)
+        self._end_after_answers()
+        return bool(self._unanswered) and not self._is_endless
 
     def pause_writing(self) -> None:
         self._write_paused_at = self._loop.time()
@@ -232,9 +242,10 @@ class HttpConnection(asyncio.Protocol):
         if exchange.is_begun or exchange.refusal is not None or exchange.route is None:
             incoming.unread += len(body)
             return
-        exchange.held += len(body)
+        if exchange.held is None:
+            exchange.held = self._gateway.body_of(exchange.route, exchange.request)
         try:
-            self._gateway.hold(exchange.route, exchange.held - len(body), len(body))
+            self._gateway.hold(exchange.route, exchange.held, len(body))
             exchange.parts.append(body)
         except HttpError as error:
             exchange.refusal = self._gateway.refuse(error, exchange.request)
@@ -290,9 +301,8 @@ class HttpConnection(asyncio.Protocol):
             self._advance()
 
     def _release(self, exchange: Exchange) -> None:
-        if exchange.route is not None and exchange.held:
-            self._gateway.release(exchange.route, exchange.held)
-            exchange.held = 0
+        if exchange.held is not None:
+            exchange.held.release()
 
     async def _send(self, response: Response, exchange: Exchange) -> None:
         exchange.keeps_alive &= not response.closes
@@ -307,6 +317,7 @@ class HttpConnection(asyncio.Protocol):
             except HttpError as error:  # it is an error yet, and no broken answer
                 self._write(self._gateway.refuse(error, exchange.request), closes=closes, is_head=is_head)
                 return
+            self._is_endless = response.is_endless
             self._write(response, closes=closes, chunked=exchange.chunks and not is_head)
             if not is_head:
                 await self._stream(part, parts, chunk if exchange.chunks else bytes)

@@ -1,36 +1,37 @@
 """Gateway: checks every request, calls its route and gives the answer.
 
 `admit` looks at the head of a request: host, origin, key, scope, rate, type and size of the body, in this order, so
-that what is cheap comes first. `hold` counts its body as it comes. `answer` is for the whole request.
+that what is cheap comes first. `hold` counts its body as it comes, in the share of its caller. `answer` is for the
+whole request.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.auth import Caller
+from rasp_tuner.service.http.fair_pool import FairPool
 from rasp_tuner.service.http.ofrep_errors import ofrep_error
 from rasp_tuner.service.http.origins import NOWHERE, Origins
 from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response
 from rasp_tuner.service.http.routes import match_route
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps, loads
-from rasp_tuner.service.limits import TokenBuckets
+from rasp_tuner.service.limits import LARGE_BODY_BYTES, BodyRoom, HeldBody, TokenBuckets
 from rasp_tuner.service.service import Service, caller_name
 from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 
 Forward = Callable[[Route, Request], Awaitable[Response | None]]  # see forward.py
 
 MAX_QUERY_BYTES = 1_024
-LARGE_BODY_BYTES = 65_536  # read beside the event loop: a MiB of JSON may take a third of a second
+LARGE_BODY_THREADS = 4  # that read large bodies
 HEADERS_READ = {
     b"host",
     b"authorization",
     b"content-type",
     b"content-length",
+    b"transfer-encoding",
     b"origin",
     b"sec-fetch-site",
     b"x-api-key",
@@ -49,15 +50,21 @@ class Gateway:
         self._keys, self._limits = service.keys, service.limits
         self._hosts = {host.lower() for host in hosts}
         self._buckets = TokenBuckets(self._limits.rate, self._limits.burst)
-        self._held = {True: 0, False: 0}  # bytes of bodies, of imports and of other requests
-        self._large_bodies = ThreadPoolExecutor(1, "rasp-json")  # one: who sends many waits for their own
+        self._room = BodyRoom(self._limits)
+        self._large_bodies = FairPool(LARGE_BODY_THREADS, "rasp-json")
 
     def close(self) -> None:
-        self._large_bodies.shutdown(wait=False, cancel_futures=True)
+        self._large_bodies.close()
 
     def admit(self, request: Request) -> Route:
         """The route of a request, which is allowed as far as its head tells; raises an HttpError."""
         headers = request.headers
+        if (
+            headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked"
+        ):  # no body that its sender did not mean
+            raise HttpError(
+                501, "not_implemented", "only chunked is known as Transfer-Encoding: send the body as it is"
+            )
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
         if len(request.query_string) > MAX_QUERY_BYTES:
             raise HttpError(414, "too_large", f"the query may have at most {MAX_QUERY_BYTES} bytes")
@@ -80,16 +87,15 @@ class Gateway:
             self._check_size(route, int(length))
         return route
 
-    def hold(self, route: Route, before: int, more: int) -> None:
-        """Count bytes of a body, of which some came before, until `release`; raises a 413 or a 503."""
-        self._held[route.is_import] += more
-        self._check_size(route, before + more)
-        if self._held[route.is_import] > (self._limits.import_body if route.is_import else self._limits.bodies):
-            raise http_errors.overloaded()
+    def body_of(self, route: Route, request: Request) -> HeldBody:
+        """What counts the bytes of its body, until they are released."""
+        return HeldBody(self._room, request.account, route.is_import)
 
-    def release(self, route: Route, size: int) -> None:
-        """Count a body no longer: it is answered, or its sender has gone."""
-        self._held[route.is_import] -= size
+    def hold(self, route: Route, body: HeldBody, more: int) -> None:
+        """Count bytes of a body; raises a 413 or a 503."""
+        self._check_size(route, body.size + more)
+        if not body.grow(more):
+            raise http_errors.overloaded()
 
     def _check_size(self, route: Route, size: int) -> None:
         most = self._limits.import_body if route.is_import else self._limits.body
@@ -119,14 +125,14 @@ class Gateway:
             for has_moved in (False, True):
                 if self._forward is not None and (answer := await self._forward(route, request)) is not None:
                     return answer
-                parsed = await self._parse(route, request.body)
+                parsed = await self._parse(route, request)
                 try:
                     answer = await route.handler(self._service, request, parsed)
                     break
                 except HttpError as error:
                     if has_moved or error.code != http_errors.MOVED:  # it was not done: its new owner does it
                         raise
-            if FALLBACKS_HEADER in request.headers:
+            if FALLBACKS_HEADER in request.headers and route.needs == "write":  # who may only read raises no alerts
                 self._service.add_fallbacks(request.parameters.get("name", ""), request.headers[FALLBACKS_HEADER])
             return answer if isinstance(answer, Response) else Response(dumps(answer))
         except HttpError as error:
@@ -170,13 +176,13 @@ class Gateway:
             raise HttpError(403, "forbidden", f"this key may not {route.needs} {whose}")
         return caller
 
-    async def _parse(self, route: Route, body: bytes) -> Any:
+    async def _parse(self, route: Route, request: Request) -> Any:
         """The body as the model of the route; None if it has none."""
+        body = request.body
         if not isinstance(route.takes, type):
             return None
         if not body and route.body_is_optional:
             return route.read({}, self._limits)
-        if len(body) < LARGE_BODY_BYTES:
+        if len(body) <= LARGE_BODY_BYTES:
             return route.read(loads(body), self._limits)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._large_bodies, lambda: route.read(loads(body), self._limits))
+        return await self._large_bodies.run(request.account, lambda: route.read(loads(body), self._limits))

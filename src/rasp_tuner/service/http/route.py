@@ -21,7 +21,8 @@ RequiredScope = Literal["nothing", "read", "write", "admin"]
 STUDY_PATH = "/v1/studies/{name}"
 IMPORT_PATH = "/v1/studies/import"
 OFREP_PATH = "/ofrep/v1/"
-JSON, NDJSON = "application/json", "application/x-ndjson"
+JSON, NDJSON, EVENT_STREAM = "application/json", "application/x-ndjson", "text/event-stream"
+UNREAD = (413, 501)  # statuses of requests whose body is not read
 NOBODY = Caller("nobody", "read")
 
 
@@ -62,6 +63,11 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
     closes: bool = False  # the connection
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether it ends with its client."""
+        return self.content_type == EVENT_STREAM
+
 
 def json_response(value: Any, status: int = 200) -> Response:
     return Response(dumps(value), status)
@@ -69,7 +75,9 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 def error_response(error: HttpError) -> Response:
     more = {"www-authenticate": "Bearer"} if error.status == 401 else {}
-    return Response(dumps(error.body()), error.status, headers={**error.headers(), **more}, closes=error.status == 413)
+    return Response(
+        dumps(error.body()), error.status, headers={**error.headers(), **more}, closes=error.status in (413, 501)
+    )
 
 
 # service, request and its body as a model -> a response, or the value of a JSON body

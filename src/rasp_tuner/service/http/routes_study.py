@@ -5,8 +5,8 @@ from typing import Any
 
 from rasp_tuner.service.http.forecast_schemas import WhatIf, WhatIfAnswer
 from rasp_tuner.service.http.query import int_from_query
+from rasp_tuner.service.http.route import EVENT_STREAM, Request, Response, Route
 from rasp_tuner.service.http.route import STUDY_PATH as STUDY
-from rasp_tuner.service.http.route import Request, Response, Route
 from rasp_tuner.service.http.schemas import (
     Ask,
     AskBatch,
@@ -129,7 +129,7 @@ async def live(service: Service, request: Request, _: None) -> Response:
         return service.keys.is_valid(request.caller) and service.holds_study(name)
 
     rows = service.broadcaster.stream(name, latest, request.account, is_allowed)
-    return Response(rows, content_type="text/event-stream")
+    return Response(rows, content_type=EVENT_STREAM)
 
 
 _parse_asks = functools.partial(parse_batch, AskBatch, "contexts")
@@ -173,5 +173,5 @@ ROUTES = [
         gives=SituationGains,
     ),
     Route("GET", f"{STUDY}/memory", "read", memory, "Situations in memory", gives=MemoryView),
-    Route("GET", f"{STUDY}/live", "read", live, "Server-sent events", gives="text/event-stream"),
+    Route("GET", f"{STUDY}/live", "read", live, "Server-sent events", gives=EVENT_STREAM),
 ]
