@@ -16,9 +16,9 @@ from rasp_tuner.service.auth import ApiKeys, create_key
 from rasp_tuner.service.http import connection as http_connection
 from rasp_tuner.service.http import gateway, routes, schemas
 from rasp_tuner.service.http.connection import MAX_HEADERS, MAX_PIPELINED, Incoming
-from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import MAX_NAMES, loads
 from rasp_tuner.service.limits import ConnectionCount, Limits
+from rasp_tuner.service.service_errors import InvalidJson, InvalidRequest
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
 ASK = b"POST /v1/studies/web/ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -208,9 +208,9 @@ def test_a_query_is_bounded(server):
 def test_names_of_an_object_are_counted_and_compared():
     names = [f"n{i}" for i in range(MAX_NAMES)]
     assert len(loads(json.dumps(dict.fromkeys(names, 1)))) == MAX_NAMES
-    with pytest.raises(HttpError, match=rf"{MAX_NAMES + 1} names, at most {MAX_NAMES}"):
+    with pytest.raises(InvalidJson, match=rf"{MAX_NAMES + 1} names, at most {MAX_NAMES}"):
         loads(json.dumps(dict.fromkeys([*names, "more"], 1)))
-    with pytest.raises(HttpError, match="the name 'n7' comes twice"):
+    with pytest.raises(InvalidJson, match="the name 'n7' comes twice"):
         loads("{" + ",".join(f'"{name}":1' for name in [*names[:-1], "n7"]) + "}")
 
 
@@ -253,8 +253,8 @@ def test_texts_are_bounded_and_so_is_what_an_error_quotes(server):
         )
         assert wrong.status_code == 422
         assert len(wrong.content) < 1_500
-    assert len(invalid("x" * 5_000, "y" * 5_000).body()["error"]["message"]) < 1_100
-    assert len(invalid("x", "y" * 5_000).body()["error"]["field"]) <= 200
+    assert len(InvalidRequest("x" * 5_000, "y" * 5_000).to_json()["error"]["message"]) < 1_100
+    assert len(InvalidRequest("x", "y" * 5_000).to_json()["error"]["field"]) <= 200
     nul = server.post(
         "/v1/studies/web/observe",
         json={"params": STUDY["default"], "metrics": {"p99_ms": 1}, "context": [1], "key": "a\0b"},

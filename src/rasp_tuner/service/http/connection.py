@@ -17,12 +17,12 @@ from typing import Any
 import httptools
 from uvicorn.server import ServerState
 
-from rasp_tuner.service import http_errors
 from rasp_tuner.service.http.answers import CONTINUE, LAST_CHUNK, chunk, head
 from rasp_tuner.service.http.gateway import HEADERS_READ, Gateway
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.route import Request, Response, Route
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import ConnectionCount, HeldBody
+from rasp_tuner.service.service_errors import ServiceError, internal_error
 
 PIECE_BYTES = 16_384  # parsed at a time, so that limits are checked at least as often
 MAX_HEAD_BYTES = 32_768  # about: a piece more may come
@@ -208,11 +208,11 @@ class HttpConnection(asyncio.Protocol):
             if self._twice:
                 raise HttpError(400, "invalid_request", f"the header {self._twice.decode()} comes twice")
             exchange.route = self._gateway.admit(exchange.request)
-        except HttpError as error:
+        except ServiceError as error:
             exchange.refusal = self._gateway.refuse(error, exchange.request)
         except Exception:
             log.exception("a request failed")
-            exchange.refusal = self._gateway.failure(http_errors.internal_error(), exchange.request)
+            exchange.refusal = self._gateway.failure(internal_error(), exchange.request)
         self._unanswered.append(exchange)
         self._read(len(self._unanswered) == 1)
         self._advance()
@@ -247,7 +247,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._gateway.hold(exchange.route, exchange.held, len(body))
             exchange.parts.append(body)
-        except HttpError as error:
+        except ServiceError as error:
             exchange.refusal = self._gateway.refuse(error, exchange.request)
             self._advance()
 
@@ -314,7 +314,7 @@ class HttpConnection(asyncio.Protocol):
         async with aclosing(response.body) as parts:
             try:
                 part = await anext(parts, b"")
-            except HttpError as error:  # it is an error yet, and no broken answer
+            except ServiceError as error:  # it is an error yet, and no broken answer
                 self._write(self._gateway.refuse(error, exchange.request), closes=closes, is_head=is_head)
                 return
             self._is_endless = response.is_endless

@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
 
 from rasp_tuner.contexts import HASHED_WIDTH, kind_of
-from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.service.http_errors import from_library_error
 
 Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Number = FiniteFloat
@@ -60,7 +58,4 @@ def dimensions(context: Mapping[str, Any] | Sequence[str]) -> int:
     if not isinstance(context, Mapping):
         return len(context)
     plain = {name: one if isinstance(one, str) else one.model_dump() for name, one in context.items()}
-    try:
-        return sum(kind_of(f"context[{name!r}]", one).dim for name, one in plain.items())
-    except InvalidSpace as error:
-        raise from_library_error(error) from error
+    return sum(kind_of(f"context[{name!r}]", one).dim for name, one in plain.items())

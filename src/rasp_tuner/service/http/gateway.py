@@ -9,17 +9,19 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from rasp_tuner.service import http_errors
+from rasp_tuner.errors import RaspError
+from rasp_tuner.service import service_errors
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http.fair_pool import FairPool
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.ofrep_errors import ofrep_error
 from rasp_tuner.service.http.origins import NOWHERE, Origins
 from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response
 from rasp_tuner.service.http.routes import match_route
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import LARGE_BODY_BYTES, BodyRoom, HeldBody, TokenBuckets
 from rasp_tuner.service.service import Service, caller_name
+from rasp_tuner.service.service_errors import Moved, ServiceError
 from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 
 Forward = Callable[[Route, Request], Awaitable[Response | None]]  # see forward.py
@@ -57,7 +59,7 @@ class Gateway:
         self._large_bodies.close()
 
     def admit(self, request: Request) -> Route:
-        """The route of a request, which is allowed as far as its head tells; raises an HttpError."""
+        """The route of a request, which is allowed as far as its head tells; raises a ServiceError."""
         headers = request.headers
         if (
             headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked"
@@ -76,7 +78,7 @@ class Gateway:
         if not self._buckets.take(request.account):
             raise HttpError(429, "rate_limited", f"more than {self._limits.rate:g} requests a second", retry_after=1)
         if route.needs == "write" and self._service.queue_is_full:
-            raise http_errors.overloaded()
+            raise service_errors.overloaded()
         if route.method == "POST":
             kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower().decode("latin-1")
             if kind not in route.content_types:
@@ -95,19 +97,19 @@ class Gateway:
         """Count bytes of a body; raises a 413 or a 503."""
         self._check_size(route, body.size + more)
         if not body.grow(more):
-            raise http_errors.overloaded()
+            raise service_errors.overloaded()
 
     def _check_size(self, route: Route, size: int) -> None:
         most = self._limits.import_body if route.is_import else self._limits.body
         if size > most:
             raise HttpError(413, "too_large", f"the body may have at most {most} bytes")
 
-    def refuse(self, error: HttpError, request: Request) -> Response:
+    def refuse(self, error: ServiceError, request: Request) -> Response:
         """The answer to a request that is not done."""
         self._service.telemetry.count_rejected(error.code)
         return self.failure(error, request)
 
-    def failure(self, error: HttpError, request: Request) -> Response:
+    def failure(self, error: ServiceError, request: Request) -> Response:
         """An error in the shape that the path of the request has."""
         if not request.path.startswith(OFREP_PATH):
             return error_response(error)
@@ -129,17 +131,17 @@ class Gateway:
                 try:
                     answer = await route.handler(self._service, request, parsed)
                     break
-                except HttpError as error:
-                    if has_moved or error.code != http_errors.MOVED:  # it was not done: its new owner does it
+                except Moved:  # it was not done: its new owner does it
+                    if has_moved:
                         raise
             if FALLBACKS_HEADER in request.headers and route.needs == "write":  # who may only read raises no alerts
                 self._service.add_fallbacks(request.parameters.get("name", ""), request.headers[FALLBACKS_HEADER])
             return answer if isinstance(answer, Response) else Response(dumps(answer))
-        except HttpError as error:
-            return self.refuse(error, request)
+        except RaspError as error:
+            return self.refuse(service_errors.as_service_error(error), request)
         except Exception:
             log.exception("a request failed")
-            return self.failure(http_errors.internal_error(), request)
+            return self.failure(service_errors.internal_error(), request)
 
     def _check_host(self, host: str) -> None:
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host

@@ -10,10 +10,11 @@ from pydantic import BaseModel
 
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.http.http_errors import headers_of, status_of
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
+from rasp_tuner.service.service_errors import ServiceError
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
 RequiredScope = Literal["nothing", "read", "write", "admin"]
@@ -73,11 +74,9 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(dumps(value), status)
 
 
-def error_response(error: HttpError) -> Response:
-    more = {"www-authenticate": "Bearer"} if error.status == 401 else {}
-    return Response(
-        dumps(error.body()), error.status, headers={**error.headers(), **more}, closes=error.status in (413, 501)
-    )
+def error_response(error: ServiceError) -> Response:
+    status = status_of(error)
+    return Response(dumps(error.to_json()), status, headers=headers_of(error), closes=status in UNREAD)
 
 
 # service, request and its body as a model -> a response, or the value of a JSON body

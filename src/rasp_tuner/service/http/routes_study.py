@@ -31,8 +31,8 @@ from rasp_tuner.service.http.schemas import (
     Waiting,
     parse_batch,
 )
-from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.service import Answer, Service
+from rasp_tuner.service.service_errors import InvalidRequest
 from rasp_tuner.service.sse import live_row
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -56,10 +56,10 @@ async def tell(service: Service, request: Request, told: Tell) -> Any:
 async def tell_batch(service: Service, request: Request, told: TellBatch) -> Any:
     for i, one in enumerate(told.tells):
         if (one.metrics is None) == (one.failed is None):
-            raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
+            raise InvalidRequest(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
         if one.metrics is None and (one.stopped or one.control is not None):
             said = "was not stopped" if one.stopped else "has no control"
-            raise invalid(f"tells.{i}: a run that failed {said}", f"tells.{i}")
+            raise InvalidRequest(f"tells.{i}: a run that failed {said}", f"tells.{i}")
     tells = [Answer(one.id, one.metrics, one.failed or "", one.params, one.stopped, one.control) for one in told.tells]
     return {"results": await service.tell_batch(request.study, tells)}
 

@@ -15,6 +15,7 @@ from rasp_tuner.service.http.context_schemas import (
     Word,
     dimensions,
 )
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
 from rasp_tuner.service.http.view_schemas import (
     Coverage,
@@ -26,8 +27,8 @@ from rasp_tuner.service.http.view_schemas import (
     Times,
     VersusDefault,
 )
-from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.service_errors import InvalidRequest
 from rasp_tuner.service.study.approvals import REFUSED_S
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
@@ -483,7 +484,7 @@ def parse(model: type[M], value: Any) -> M:
     except ValidationError as reason:
         first = reason.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(str(part)[:80] for part in first["loc"])
-        raise invalid(f"{field or 'the body'}: {first['msg']}", field or None) from None
+        raise InvalidRequest(f"{field or 'the body'}: {first['msg']}", field or None) from None
 
 
 def parse_batch(model: type[M], field: str, value: Any, limits: Limits) -> M:
@@ -497,14 +498,14 @@ def parse_study(value: Any, limits: Limits) -> NewStudy:
     """The definition of a new study; a 422 if it is wrong, or larger than this server allows."""
     for field, most in (("space", limits.knobs), ("metrics", limits.metrics)):
         if (count := _entries(value, field)) > most:
-            raise invalid(f"{field} may have at most {most} entries, got {count}", field)
+            raise InvalidRequest(f"{field} may have at most {most} entries, got {count}", field)
     wanted = parse(NewStudy, value)
     context = wanted.context if isinstance(wanted.context, int) else dimensions(wanted.context or ())
     if context > limits.context:
-        raise invalid(f"context may have at most {limits.context} entries, got {context}", "context")
+        raise InvalidRequest(f"context may have at most {limits.context} entries, got {context}", "context")
     for name, knob in wanted.space.items():
         if isinstance(knob, CategoricalKnob) and len(knob.choices) > limits.choices:
-            raise invalid(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")
+            raise InvalidRequest(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")
     return wanted
 
 

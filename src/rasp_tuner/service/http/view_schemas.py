@@ -10,7 +10,7 @@ from rasp_tuner.service.http.context_schemas import LazyModel
 class Switched(LazyModel):
     """Who froze or unfroze the study, and when."""
 
-    by: str | None = Field(description="Id of a key; local without keys; null if version 0.1 wrote the event.")
+    by: str | None = Field(description="Id of a key; local without keys.")
     at: float
 
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from rasp_tuner.service import http_errors
 from rasp_tuner.service.json_codec import dumps_text
+from rasp_tuner.service.service_errors import Moved, unknown_study
 from rasp_tuner.service.storage.store import Store, StudyRow, is_outage
 from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.study.definition import StudyDefinition
@@ -90,7 +90,7 @@ class UnitOfWork:
             self._lost = True
 
     def study(self, name: str, writes: bool = False) -> LiveStudy:
-        """The study, to read or to write; raises a 404 if there is none."""
+        """The study, to read or to write; raises NotFound if there is none."""
         live = self.cache.study(name, writes)
         if writes:
             self._touch(live)
@@ -168,7 +168,7 @@ class UnitOfWork:
         try:
             live.id = self.store.add_study(self.connection(), name, definition, live.created, owner)
         except IntegrityError as error:  # another server has made it at this moment
-            raise http_errors.moved(name) from error
+            raise Moved(name) from error
         self._touch(live)
         self.cache.put(StudyRow(live.id, name, dumps_text(definition), live.created), live)
         self.changed[name] = live
@@ -183,12 +183,12 @@ class UnitOfWork:
         return self.store.remove_backups(self.connection())
 
     def delete_study(self, name: str) -> None:
-        """Delete a study, also a damaged one; raises a 404 if there is none."""
+        """Delete a study, also a damaged one; raises NotFound if there is none."""
         row = self.cache.row(name)
         if row is None:
-            raise http_errors.unknown_study(name)
+            raise unknown_study(name)
         if not self._is_ours(row):
-            raise http_errors.moved(name)
+            raise Moved(name)
         if name in self.cache.live:
             self._touch(self.cache.live[name])
         self.store.remove_study(self.connection(), row.id)

@@ -59,9 +59,7 @@ def begin_with(live: "LiveStudy", event: Event) -> None:
             why = tuner.explain(ask_id(number), visits=False)
         except UnknownSuggestion:
             continue
-        if why.params is None:  # a snapshot of version 0.1
-            continue
-        record = SuggestionRecord(number, event.at, None, why.params, inner=number, ran=why.ran)
+        record = SuggestionRecord(number, event.at, None, why.params or {}, inner=number, ran=why.ran)
         if why.path != "pending":
             metrics = live.history.add_earlier_step(event.at, why)
             failures += metrics is None
