@@ -93,15 +93,15 @@ class BodyRoom:
 class HeldBody:
     """The part of a body that has come."""
 
-    __slots__ = ("_caller", "_is_import", "_room", "_shares", "size")
+    __slots__ = ("_caller", "_room", "_shares", "size")
 
     def __init__(self, room: BodyRoom, caller: str, is_import: bool) -> None:
-        self._room, self._caller, self._is_import = room, caller, is_import
+        self._room, self._caller = room, caller
         self._shares, self.size = room.imports if is_import else room.small, 0
 
     def grow(self, more: int) -> bool:
         """Whether there is room for more of it."""
-        if not self._is_import and self.size <= LARGE_BODY_BYTES < self.size + more:
+        if self._shares is self._room.small and self.size + more > LARGE_BODY_BYTES:
             more += self.release()
             self._shares = self._room.large
         if not self._shares.take(self._caller, more):

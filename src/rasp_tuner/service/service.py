@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -318,14 +318,13 @@ class Service:
         stop = live.stop_of(number)
         return {"id": ask_id(number), "params": event.body["params"], "expires_at": expires, "stop": stop}
 
-    async def tell(self, name: str, answer: Answer) -> dict[str, Any]:
+    def tell(self, name: str, answer: Answer) -> Awaitable[dict[str, Any]]:
         """The result of one tell."""
 
         def run(work: UnitOfWork) -> dict[str, Any]:
             return self.learn(work, work.study(name, writes=True), answer)
 
-        told: dict[str, Any] = await self.submit(run, writes=True, study=name)
-        return told
+        return self.submit(run, writes=True, study=name)
 
     async def tell_batch(self, name: str, tells: list[Answer]) -> list[dict[str, Any]]:
         """One result for each tell; each is accepted or rejected on its own."""

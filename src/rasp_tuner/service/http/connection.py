@@ -21,7 +21,7 @@ from rasp_tuner.service.http.answers import CONTINUE, LAST_CHUNK, chunk, head
 from rasp_tuner.service.http.gateway import HEADERS_READ, Gateway
 from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.route import Request, Response, Route
-from rasp_tuner.service.limits import ConnectionCount, HeldBody
+from rasp_tuner.service.limits import ConnectionCount
 from rasp_tuner.service.service_errors import ServiceError, internal_error
 
 PIECE_BYTES = 16_384  # parsed at a time, so that limits are checked at least as often
@@ -73,7 +73,6 @@ class Exchange:
     is_begun: bool = False  # to be answered
     is_answered: bool = False
     parts: list[bytes] = field(default_factory=list)  # of the body
-    held: HeldBody | None = None  # what counts them
 
     @property
     def is_ready(self) -> bool:
@@ -105,7 +104,8 @@ class HttpConnection(asyncio.Protocol):
         self._write_paused_at: float | None = None
         self._can_write = asyncio.Event()
         self._can_write.set()
-        self._new_request()
+        self._url, self._headers, self._header_count = b"", dict[bytes, bytes](), 0
+        self._twice = b""  # a header that came twice
 
     # called by the transport
 
@@ -175,14 +175,10 @@ class HttpConnection(asyncio.Protocol):
 
     # called by the parser; what is raised ends in a 400
 
-    def _new_request(self) -> None:
-        self._url, self._headers, self._twice = b"", dict[bytes, bytes](), b""
-        self._header_count = 0
-
     def on_message_begin(self) -> None:
         before, self._idle_since = self._incoming, None
         self._incoming = Incoming(self._loop.time() if before is None else before.began)
-        self._new_request()
+        self._url, self._headers, self._header_count, self._twice = b"", {}, 0, b""
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -215,7 +211,8 @@ class HttpConnection(asyncio.Protocol):
             exchange.refusal = self._gateway.failure(internal_error(), exchange.request)
         self._unanswered.append(exchange)
         self._read(len(self._unanswered) == 1)
-        self._advance()
+        if exchange.route is None or exchange.route.method != "POST" or exchange.expects_continue:
+            self._advance()
 
     def _exchange(self) -> Exchange:
         """What the head of a request says."""
@@ -239,13 +236,12 @@ class HttpConnection(asyncio.Protocol):
         if exchange is None or incoming is None:
             return
         incoming.body += len(body)
-        if exchange.is_begun or exchange.refusal is not None or exchange.route is None:
+        held = exchange.request.held
+        if exchange.is_begun or exchange.refusal is not None or exchange.route is None or held is None:
             incoming.unread += len(body)
             return
-        if exchange.held is None:
-            exchange.held = self._gateway.body_of(exchange.route, exchange.request)
         try:
-            self._gateway.hold(exchange.route, exchange.held, len(body))
+            self._gateway.hold(exchange.route, held, len(body))
             exchange.parts.append(body)
         except ServiceError as error:
             exchange.refusal = self._gateway.refuse(error, exchange.request)
@@ -298,11 +294,12 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._idle_since = self._loop.time() if self._incoming is None else None
             self._read(len(self._unanswered) <= 1)
-            self._advance()
+            if self._unanswered:
+                self._advance()
 
     def _release(self, exchange: Exchange) -> None:
-        if exchange.held is not None:
-            exchange.held.release()
+        if exchange.request.held is not None:
+            exchange.request.held.release()
 
     async def _send(self, response: Response, exchange: Exchange) -> None:
         exchange.keeps_alive &= not response.closes
@@ -337,7 +334,9 @@ class HttpConnection(asyncio.Protocol):
     def _write(self, response: Response, *, closes: bool, is_head: bool = False, chunked: bool = False) -> None:
         """The head, and the body if it is bytes and wanted."""
         if self._transport is not None:
-            date = b"".join([b"%s: %s\r\n" % header for header in self._state.default_headers])
+            date = b""
+            for header in self._state.default_headers:
+                date += b"%s: %s\r\n" % header
             body = response.body if isinstance(response.body, bytes) and not is_head else b""
             self._transport.write(head(response, date, chunked=chunked, closes=closes) + body)
 

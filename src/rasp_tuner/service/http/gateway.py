@@ -27,6 +27,7 @@ from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 Forward = Callable[[Route, Request], Awaitable[Response | None]]  # see forward.py
 
 MAX_QUERY_BYTES = 1_024
+MAX_HOSTS_SEEN = 64
 LARGE_BODY_THREADS = 4  # that read large bodies
 HEADERS_READ = {
     b"host",
@@ -52,7 +53,8 @@ class Gateway:
         self._keys, self._limits = service.keys, service.limits
         self._hosts = {host.lower() for host in hosts}
         self._buckets = TokenBuckets(self._limits.rate, self._limits.burst)
-        self._room = BodyRoom(self._limits)
+        self._hosts_seen: set[bytes] = set()  # headers of requests that meant this server, a few
+        self._room, self._most_bytes = BodyRoom(self._limits), (self._limits.body, self._limits.import_body)
         self._large_bodies = FairPool(LARGE_BODY_THREADS, "rasp-json")
 
     def close(self) -> None:
@@ -67,11 +69,12 @@ class Gateway:
             raise HttpError(
                 501, "not_implemented", "only chunked is known as Transfer-Encoding: send the body as it is"
             )
-        self._check_host(headers.get(b"host", b"").decode("latin-1"))
+        if (host := headers.get(b"host", b"")) not in self._hosts_seen:
+            self._check_host(host)
         if len(request.query_string) > MAX_QUERY_BYTES:
             raise HttpError(414, "too_large", f"the query may have at most {MAX_QUERY_BYTES} bytes")
         route, request.parameters = match_route(request.method, request.path)
-        if route.method != "GET":
+        if route.method != "GET" and (b"origin" in headers or b"sec-fetch-site" in headers):
             self._check_origin(request)
         caller = request.caller = self._caller(request, route)
         request.account = caller.name if caller.name != "local" else request.address
@@ -86,23 +89,21 @@ class Gateway:
             length = headers.get(b"content-length", b"0")
             if not length.isdigit():
                 raise HttpError(400, "invalid_request", "Content-Length must be a number")
-            self._check_size(route, int(length))
+            if int(length) > self._most_bytes[route.is_import]:
+                raise self._too_large(route)
+            request.held = HeldBody(self._room, request.account, route.is_import)
         return route
 
-    def body_of(self, route: Route, request: Request) -> HeldBody:
-        """What counts the bytes of its body, until they are released."""
-        return HeldBody(self._room, request.account, route.is_import)
-
     def hold(self, route: Route, body: HeldBody, more: int) -> None:
-        """Count bytes of a body; raises a 413 or a 503."""
-        self._check_size(route, body.size + more)
+        """Count bytes of a body, until they are released; raises a 413 or a 503."""
+        if body.size + more > self._most_bytes[route.is_import]:
+            raise self._too_large(route)
         if not body.grow(more):
             raise service_errors.overloaded()
 
-    def _check_size(self, route: Route, size: int) -> None:
-        most = self._limits.import_body if route.is_import else self._limits.body
-        if size > most:
-            raise HttpError(413, "too_large", f"the body may have at most {most} bytes")
+    def _too_large(self, route: Route) -> HttpError:
+        most = self._most_bytes[route.is_import]
+        return HttpError(413, "too_large", f"the body may have at most {most} bytes")
 
     def refuse(self, error: ServiceError, request: Request) -> Response:
         """The answer to a request that is not done."""
@@ -117,17 +118,18 @@ class Gateway:
 
     async def answer(self, route: Route, request: Request) -> Response:
         """The answer to a request that was admitted and has come whole; raises nothing."""
-        return self._origins.open(await self._answer(route, request), request)
-
-    async def _answer(self, route: Route, request: Request) -> Response:
         caller_name.set(request.caller.name)
         if route.has_parts:
             request.again = self.answer
         try:
             for has_moved in (False, True):
                 if self._forward is not None and (answer := await self._forward(route, request)) is not None:
-                    return answer
-                parsed = await self._parse(route, request)
+                    break
+                parsed = None
+                if route.parse is not None and len(request.body) > LARGE_BODY_BYTES:
+                    parsed = await self._large_bodies.run(request.account, lambda: self._parse(route, request.body))
+                elif route.parse is not None:
+                    parsed = self._parse(route, request.body)
                 try:
                     answer = await route.handler(self._service, request, parsed)
                     break
@@ -136,19 +138,28 @@ class Gateway:
                         raise
             if FALLBACKS_HEADER in request.headers and route.needs == "write":  # who may only read raises no alerts
                 self._service.add_fallbacks(request.parameters.get("name", ""), request.headers[FALLBACKS_HEADER])
-            return answer if isinstance(answer, Response) else Response(dumps(answer))
+            response = answer if isinstance(answer, Response) else Response(dumps(answer))
         except RaspError as error:
             return self.refuse(service_errors.as_service_error(error), request)
         except Exception:
             log.exception("a request failed")
             return self.failure(service_errors.internal_error(), request)
+        return self._origins.open(response, request) if b"origin" in request.headers else response
 
-    def _check_host(self, host: str) -> None:
+    def _parse(self, route: Route, body: bytes) -> Any:
+        """The body as the model of the route."""
+        value = {} if route.body_is_optional and not body else loads(body)
+        return None if route.parse is None else route.parse(value, self._limits)
+
+    def _check_host(self, given: bytes) -> None:
+        host = given.decode("latin-1")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         if name.strip("[]").lower() not in self._hosts:
             raise HttpError(
                 421, "wrong_host", f"this server is not {host[:80]!r}; start it with --allow-host to let it be"
             )
+        if len(self._hosts_seen) < MAX_HOSTS_SEEN:
+            self._hosts_seen.add(given)
 
     def _check_origin(self, request: Request) -> None:
         """Refuse writes from pages of other sites, but those that may; browsers name the origin."""
@@ -177,14 +188,3 @@ class Gateway:
             whose = "every study" if study is None else f"study {study!r}"
             raise HttpError(403, "forbidden", f"this key may not {route.needs} {whose}")
         return caller
-
-    async def _parse(self, route: Route, request: Request) -> Any:
-        """The body as the model of the route; None if it has none."""
-        body = request.body
-        if not isinstance(route.takes, type):
-            return None
-        if not body and route.body_is_optional:
-            return route.read({}, self._limits)
-        if len(body) <= LARGE_BODY_BYTES:
-            return route.read(loads(body), self._limits)
-        return await self._large_bodies.run(request.account, lambda: route.read(loads(body), self._limits))

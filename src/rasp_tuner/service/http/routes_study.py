@@ -1,6 +1,7 @@
 """Routes of one study: ask, tell, read."""
 
 import functools
+from collections.abc import Awaitable
 from typing import Any
 
 from rasp_tuner.service.http.forecast_schemas import WhatIf, WhatIfAnswer
@@ -49,8 +50,8 @@ async def ask_batch(service: Service, request: Request, asked: AskBatch) -> Any:
     return {"suggestions": await service.ask(request.study, list(asked.contexts))}
 
 
-async def tell(service: Service, request: Request, told: Tell) -> Any:
-    return await service.tell(request.study, Answer(told.id, told.metrics, "", told.params, told.stopped, told.control))
+def tell(service: Service, request: Request, told: Tell) -> Awaitable[Any]:
+    return service.tell(request.study, Answer(told.id, told.metrics, "", told.params, told.stopped, told.control))
 
 
 async def tell_batch(service: Service, request: Request, told: TellBatch) -> Any:
@@ -64,8 +65,8 @@ async def tell_batch(service: Service, request: Request, told: TellBatch) -> Any
     return {"results": await service.tell_batch(request.study, tells)}
 
 
-async def tell_failed(service: Service, request: Request, told: TellFailed) -> Any:
-    return await service.tell(request.study, Answer(told.id, None, told.reason, told.params))
+def tell_failed(service: Service, request: Request, told: TellFailed) -> Awaitable[Any]:
+    return service.tell(request.study, Answer(told.id, None, told.reason, told.params))
 
 
 async def partial(service: Service, request: Request, running: Partial) -> Any:

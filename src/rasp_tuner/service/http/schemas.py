@@ -477,8 +477,8 @@ class Error(LazyModel):
     error: ErrorBody
 
 
-def parse(model: type[M], value: Any) -> M:
-    """The value as a model; a 422 names the wrong field."""
+def parse(model: type[M], value: Any, _limits: Limits | None = None) -> M:
+    """The value as a model; an InvalidRequest names the wrong field."""
     try:
         return model.model_validate(value)
     except ValidationError as reason:

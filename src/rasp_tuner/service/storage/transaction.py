@@ -1,6 +1,7 @@
 """UnitOfWork: the changes of one commit, on the studies in memory."""
 
 import logging
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -174,10 +175,11 @@ class UnitOfWork:
         self.changed[name] = live
         self.store.append(self.connection(), [(live.id, event) for event in events])
 
-    def event_shares(self) -> list[tuple[LiveStudy, float]]:
+    def event_shares(self) -> Iterator[tuple[LiveStudy, float]]:
         """Each changed study, with its share of this commit's events."""
-        counts = Counter(id for id, _ in self._entries)
-        return [(live, counts[live.id] / max(len(self._entries), 1)) for live in self.changed.values()]
+        counts = Counter(map(operator.itemgetter(0), self._entries))
+        for live in self.changed.values():
+            yield live, counts[live.id] / max(len(self._entries), 1)
 
     def remove_backups(self) -> list[str]:
         return self.store.remove_backups(self.connection())
@@ -204,8 +206,8 @@ class UnitOfWork:
             for row, target in self._handed_over:
                 if self.cache.leases is not None:
                     self.cache.leases.hand_over(self.connection(), row.id, row.epoch, target)
-        lost = [live for live in self._writable.values() if live.id in refused]
-        self.broken |= {live.definition.name: live for live in lost}
+        if refused:
+            self.broken |= {name: live for name, live in self._writable.items() if live.id in refused}
         for name in self.broken:
             self.changed.pop(name, None)
         if self.broken or self.moved:
