@@ -3,30 +3,40 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from rasp_tuner.answer_models import (
+    Budget,
+    ContextValue,
+    ContextValues,
+    DamagedStudy,
+    Estimate,
+    LazyModel,
+    Margin,
+    Number,
+    Params,
+    Serves,
+    VersusDefault,
+    WhatIf,
+    Word,
+)
 
 MOST_STUDIES, MOST_SUGGESTIONS = 100, 50  # in one answer
 MOST_EVENTS = 20
 MOST_CHOICES, MOST_CHOICES_IN_ALL = 50, 400  # of one knob, and of all, that are shown
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Estimate = Annotated[float, AfterValidator(lambda x: float(f"{x:.6g}"))]  # an agent pays for every digit it reads
-Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 StudyName = Annotated[
     str, StringConstraints(min_length=1, max_length=64), Field(description="Name of the study, as list_studies has it.")
 ]
 SuggestionId = Annotated[str, StringConstraints(min_length=1, max_length=40), Field(examples=["s41"])]
-ContextValue = Number | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
 ContextField = Annotated[
-    dict[Word, ContextValue] | Annotated[list[ContextValue], Field(max_length=1_024)] | None,
+    ContextValues,
     Field(
         description="The situation: values by name, as show_study lists them under context; or in order. None for a"
         " study without context.",
         examples=[{"qps": 420.0}],
     ),
 ]
-Params = dict[str, Any]
-Serves = Literal["suggestions", "recommendation", "default"]
 
 
 class Arguments(BaseModel):
@@ -94,27 +104,8 @@ class ForgetArguments(StudyArguments):
     before: AwareDatetime | None = Field(default=None, description="And before then.")
 
 
-class Answer(BaseModel):
+class Answer(LazyModel):
     """What a tool gives as structured content."""
-
-
-class Gain(Answer):
-    """What was gained a step over the default, above 0 where better, with its 95% interval."""
-
-    kind: Literal["share", "difference"] = Field(description="Of the default's level (0.1 is 10% better), or in units.")
-    value: Estimate
-    low: Estimate | None = None
-    high: Estimate | None = None
-
-
-class VersusDefault(Answer):
-    """The gain of suggestions over the default; `words` says it in a sentence."""
-
-    measured: bool = Field(description="False: a forecast, no proof.")
-    steps: int
-    gain: Gain | None = None
-    metrics: dict[str, Gain]
-    words: str
 
 
 class StudyRow(Answer):
@@ -128,30 +119,12 @@ class StudyRow(Answer):
     last_event_at: datetime | None
 
 
-class DamagedStudy(Answer):
-    name: str
-    health: str
-
-
 class StudyPage(Answer):
     studies: list[StudyRow]
     total: int = Field(description="Studies found, on this page or not.")
     next_offset: int | None = Field(description="Where the next page begins; null if this is the last.")
     loading: int = Field(description="Studies of this page that the server is still reading: ask again.")
     damaged: list[DamagedStudy]
-
-
-class Budget(Answer):
-    """What suggestions have cost and gained against the default, in steps of the default's loss."""
-
-    share: Estimate
-    steps: int
-    spent: Estimate
-    earned: Estimate
-    left: Estimate
-    allowed: Estimate | None = Field(None, description="In all so far.")
-    measured: Estimate | None = Field(None, description="The bill as runs of the default show it.")
-    error: Estimate | None = Field(None, description="Deviation of it.")
 
 
 class Switched(Answer):
@@ -218,13 +191,6 @@ class Explanation(Suggestion):
     novelty: Estimate | None = Field(description="0: the situation was well known, 1: new.")
 
 
-class Margin(Answer):
-    expected: Estimate
-    bound: Estimate = Field(description="Nine runs of ten keep it.")
-    limit: Estimate
-    kept: Estimate = Field(description="Probability that a run keeps the limit.")
-
-
 class Recommendation(Answer):
     study: str
     params: Params
@@ -233,29 +199,8 @@ class Recommendation(Answer):
     margins: dict[str, Margin] = Field(description="Of every metric with a limit.")
 
 
-class Expected(Answer):
-    """The mean of a metric in its own unit, and the interval of that mean (90%); single runs scatter more."""
-
-    mean: Estimate
-    low: Estimate
-    high: Estimate
-
-
-class Forecast(Answer):
-    params: Params
-    metrics: dict[str, Expected] = Field(description="Empty while too little is known.")
-    better: Estimate | None = Field(description="Probability of beating the default here; null for the default itself.")
-    margins: dict[str, Margin]
-
-
-class WhatIf(Answer):
+class WhatIfAnswer(Answer, WhatIf):
     study: str
-    words: str
-    given: Forecast
-    default: Forecast
-    recommended: Forecast
-    runs: float | None = Field(description="Earlier runs in a situation like this one: few mean a guess.")
-    ago: float | None = Field(description="How many runs ago the latest of them was.")
 
 
 class State(Answer):

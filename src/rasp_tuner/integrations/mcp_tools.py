@@ -46,8 +46,8 @@ async def list_studies(client: AsyncClient, given: schemas.ListArguments) -> sch
         studies=[schemas.StudyRow(**_row(view)) for view in page["studies"]],
         total=page["total"],
         next_offset=following if following < page["total"] else None,
-        loading=page.get("loading", 0),
-        damaged=page.get("damaged", []),
+        loading=page["loading"],
+        damaged=page["damaged"],
     )
 
 
@@ -56,7 +56,7 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
     counts, alerts, and the latest events."""
     study = await _study(client, given)
     view, history = await study.view(), await study.history(points=1)
-    budget = view.get("budget_report")
+    budget = view["budget_report"]
     return schemas.StudyDetails(
         **_row(view),
         **{name: view[name] for name in ("metrics", "preset")},
@@ -64,14 +64,14 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
         context=_short_schema(view["context"]),
         **{name: view[name] for name in ("asks", "tells", "failures", "observations", "expired")},
         space=_short_space(view["space"]),
-        constraints=_short(view.get("constraints", [])),
+        constraints=_short(view["constraints"]),
         switched=_switched(view),
-        failure_share=view.get("failure_share", 0.0),
-        budget=None if budget is None else schemas.Budget(**budget),
+        failure_share=view["failure_share"],
+        budget=budget,
         budget_words="No budget." if budget is None else str(Budget(**budget)),
         savings_words=_savings_words(view),
-        exploring=(view.get("looks") or {"words": "Nothing was answered yet."})["words"],
-        health=view.get("health", "good"),
+        exploring=(view["looks"] or {"words": "Nothing was answered yet."})["words"],
+        health=view["health"],
         events=[
             schemas.StudyEvent(**{**event, "at": _moment(event["at"])}) for event in history["events"][-MOST_EVENTS:]
         ],
@@ -122,7 +122,7 @@ async def recommend(client: AsyncClient, given: schemas.ContextArguments) -> sch
     )
 
 
-async def what_if(client: AsyncClient, given: schemas.WhatIfArguments) -> schemas.WhatIf:
+async def what_if(client: AsyncClient, given: schemas.WhatIfArguments) -> schemas.WhatIfAnswer:
     """What some settings are expected to give in a situation, beside the default and the recommendation, and how
     sure that is. Changes nothing: ask before anything is changed."""
     study = await _study(client, given)
@@ -130,7 +130,7 @@ async def what_if(client: AsyncClient, given: schemas.WhatIfArguments) -> schema
     answer = found.to_json()
     for name in ("given", "default", "recommended"):
         answer[name]["params"] = _short(answer[name]["params"])
-    return schemas.WhatIf(study=given.study, words=_short_words(str(found)), **answer)
+    return schemas.WhatIfAnswer(study=given.study, words=_short_words(str(found)), **answer)
 
 
 async def freeze(client: AsyncClient, given: schemas.StudyArguments) -> schemas.State:
@@ -207,7 +207,7 @@ TOOLS = (
     Tool(list_suggestions, "List suggestions", schemas.SuggestionsArguments, schemas.SuggestionList),
     Tool(explain, "Explain a suggestion", schemas.ExplainArguments, schemas.Explanation),
     Tool(recommend, "Best known settings", schemas.ContextArguments, schemas.Recommendation),
-    Tool(what_if, "What would settings give?", schemas.WhatIfArguments, schemas.WhatIf),
+    Tool(what_if, "What would settings give?", schemas.WhatIfArguments, schemas.WhatIfAnswer),
     Tool(list_waiting, "What waits for approval", schemas.StudyArguments, schemas.WaitingList),
     Tool(approve, "Let a suggestion run", schemas.ApproveArguments, schemas.Decision, "admin"),
     Tool(refuse, "Refuse a suggestion", schemas.RefuseArguments, schemas.Decision, "admin"),
@@ -229,31 +229,12 @@ def _moment(at: float) -> datetime:
 
 
 def _row(view: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a StudyRow; servers of version 0.1 have no alerts."""
+    """Fields of a StudyRow."""
+    versus = view["versus_default"]
     return {
-        "name": view["name"],
-        "serves": view.get("serves", "recommendation" if view["frozen"] else "suggestions"),
-        "learned": view["learned"],
-        "pending": view["pending"],
-        "waiting": view.get("waiting", 0),
-        "versus_default": _gain(view.get("versus_default")),
-        "alerts": view.get("alerts", []),
+        **{name: view[name] for name in ("name", "serves", "learned", "pending", "waiting", "alerts")},
+        "versus_default": None if versus is None else {**versus, "lately": {}},
         "last_event_at": None if view["last_event_at"] is None else _moment(view["last_event_at"]),
-    }
-
-
-def _gain(versus: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Fields of a VersusDefault."""
-    if versus is None:
-        return None
-
-    def short(gain: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: gain[name] for name in ("kind", "value", "low", "high")}
-
-    return {
-        **{name: versus[name] for name in ("measured", "steps", "words")},
-        "gain": None if versus["gain"] is None else short(versus["gain"]),
-        "metrics": {name: short(gain) for name, gain in versus["metrics"].items()},
     }
 
 
@@ -287,20 +268,21 @@ def _signed(why: Mapping[str, Any] | None, name: str, sign: float) -> float | No
 
 
 def _savings_words(view: Mapping[str, Any]) -> str:
-    """What was saved, as measured; servers before 0.2 do not tell."""
-    savings = view.get("savings")
-    return "Not measured: the study has no holdout and no controls." if savings is None else _short(savings["words"])
+    """What was saved, as measured."""
+    versus = view["versus_default"]
+    if versus is None or not versus["measured"]:
+        return "Not measured: the study has no holdout and no controls, or too few of them yet."
+    words: str = _short(versus["words"])
+    return words
 
 
 def _switched(view: Mapping[str, Any]) -> schemas.Switched | None:
-    switched = view.get("switched")
+    switched = view["switched"]
     return None if switched is None else schemas.Switched(by=switched["by"], at=_moment(switched["at"]))
 
 
 def _state(view: Mapping[str, Any]) -> schemas.State:
-    return schemas.State(
-        study=view["name"], serves=_row(view)["serves"], frozen=view["frozen"], switched=_switched(view)
-    )
+    return schemas.State(study=view["name"], serves=view["serves"], frozen=view["frozen"], switched=_switched(view))
 
 
 def _short_space(space: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

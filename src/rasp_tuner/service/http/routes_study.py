@@ -4,7 +4,7 @@ import functools
 from collections.abc import Awaitable
 from typing import Any
 
-from rasp_tuner.service.http.forecast_schemas import WhatIf, WhatIfAnswer
+from rasp_tuner.answer_models import WhatIf
 from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.http.route import EVENT_STREAM, Request, Response, Route
 from rasp_tuner.service.http.route import STUDY_PATH as STUDY
@@ -30,6 +30,7 @@ from rasp_tuner.service.http.schemas import (
     Told,
     ToldBatch,
     Waiting,
+    WhatIfRequest,
     parse_batch,
 )
 from rasp_tuner.service.service import Answer, Service
@@ -81,7 +82,7 @@ async def recommend(service: Service, request: Request, asked: Ask) -> Any:
     return await service.read(request.study, lambda live, _: live.recommend(asked.context))
 
 
-async def what_if(service: Service, request: Request, asked: WhatIf) -> Any:
+async def what_if(service: Service, request: Request, asked: WhatIfRequest) -> Any:
     return await service.read(request.study, lambda live, _: live.what_if(asked.context, asked.params))
 
 
@@ -147,7 +148,7 @@ ROUTES = [
     Route("POST", f"{STUDY}/partial", "read", partial, "Whether a run should be ended", Partial, PartialAnswer),
     Route("POST", f"{STUDY}/observe", "write", observe, "A run nobody asked for", Observe, Observed),
     Route("POST", f"{STUDY}/recommend", "read", recommend, "The best known; changes nothing", Ask, Recommended),
-    Route("POST", f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIf, WhatIfAnswer),
+    Route("POST", f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIfRequest, WhatIf),
     Route("GET", STUDY, "read", view, "Definition and counts", gives=StudyView),
     Route(
         "GET",

@@ -4,28 +4,28 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from rasp_tuner.service.http.context_schemas import (
-    ContextSpec,
+from rasp_tuner.answer_models import (
+    Budget,
     ContextValue,
     ContextValues,
-    ContextWord,
+    DamagedStudy,
+    Gain,
     LazyModel,
+    Margin,
     Number,
-    StrictModel,
+    Serves,
+    VersusDefault,
     Word,
-    dimensions,
 )
+from rasp_tuner.service.http.context_schemas import ContextSpec, ContextWord, StrictModel, dimensions
 from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
 from rasp_tuner.service.http.view_schemas import (
     Coverage,
-    Gain,
     Looks,
-    Serves,
     SituationView,
     Switched,
     Times,
-    VersusDefault,
 )
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service_errors import InvalidRequest
@@ -143,6 +143,17 @@ class Ask(StrictModel):
     context: ContextField
 
 
+class WhatIfRequest(StrictModel):
+    """What would these parameters give here? Nothing changes."""
+
+    context: ContextField
+    params: dict[Word, KnobValue] | None = Field(
+        default=None,
+        description="Knobs left out are as in the default; without any it is about the recommendation.",
+        examples=[{"pool": 16}],
+    )
+
+
 class AskBatch(StrictModel):
     contexts: Annotated[list[ContextValues], Field(fail_fast=True)] = Field(min_length=1, examples=[[CONTEXT_EXAMPLE]])
 
@@ -256,18 +267,9 @@ class Observed(LazyModel):
     status: Literal["learned", "duplicate"]
 
 
-class MarginReport(LazyModel):
-    """How far the recommendation keeps a metric from its limit, in the metric's own units."""
-
-    expected: float
-    bound: float = Field(description="Nine runs of ten keep it.")
-    limit: float
-    kept: float = Field(description="Probability that a run keeps the limit.")
-
-
 class Recommended(LazyModel):
     params: ParamsField
-    margins: dict[str, MarginReport] = Field(description="Of every metric with a limit; empty while nothing is known.")
+    margins: dict[str, Margin] = Field(description="Of every metric with a limit; empty while nothing is known.")
 
 
 class Freeze(StrictModel):
@@ -318,19 +320,6 @@ class Waiting(LazyModel):
     waiting: list[WaitingView]
 
 
-class BudgetReport(LazyModel):
-    """What suggestions have cost and gained against the default, in steps of the default's loss."""
-
-    share: float = Field(description="Of the default's loss that may be spent at every step: the study's budget.")
-    steps: int = Field(description="Answered suggestions that were counted; the very first are free.")
-    spent: float
-    earned: float
-    left: float = Field(description="What may still be spent, in the worst case that is likely (95%).")
-    allowed: float | None = Field(None, description="In all so far; null where nothing is measured.")
-    measured: float | None = Field(None, description="The bill as runs of the default show it.")
-    error: float | None = Field(None, description="Deviation of `measured`.")
-
-
 class FallbackReport(LazyModel):
     """What clients of this study report, of the last hour."""
 
@@ -357,7 +346,7 @@ class StudyView(NewStudy):
     learned: int
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
-    budget_report: BudgetReport | None = Field(description="Null without a budget.")
+    budget_report: Budget | None = Field(description="Null without a budget.")
     looks: Looks | None = Field(default=None, description="Null before the first answer.")
     versus_default: VersusDefault | None = Field(description="Null while too little is known.")
     failure_share: float = Field(description="Of the latest 200 steps or so.")
@@ -366,11 +355,6 @@ class StudyView(NewStudy):
     fallbacks: FallbackReport
     health: str = Field(description='"good", or all that is wrong with it, in words.')
     server: str | None = Field(default=None, description="Which of several servers has it; null with one server.")
-
-
-class DamagedStudy(LazyModel):
-    name: str
-    health: str = Field(description="Why it cannot be loaded.")
 
 
 class StudyList(LazyModel):
