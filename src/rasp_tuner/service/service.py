@@ -147,7 +147,7 @@ class Service:
 
     # studies
 
-    async def create(self, request: Mapping[str, Any], caller: Caller) -> tuple[bool, dict[str, Any]]:
+    def create(self, request: Mapping[str, Any], caller: Caller) -> Awaitable[tuple[bool, dict[str, Any]]]:
         """Whether the study is new, and its view; a Conflict if the name has another definition."""
         definition = StudyDefinition.from_wire(request)
 
@@ -166,8 +166,7 @@ class Service:
             work.audit(caller.name, "study created", definition.name)
             return True, self.view(live, work)
 
-        result: tuple[bool, dict[str, Any]] = await self.submit(run, writes=True, study=definition.name)
-        return result
+        return self.submit(run, writes=True, study=definition.name)
 
     def _check_study_limit(self, work: UnitOfWork) -> None:
         if len(work.cache.rows) >= self.limits.studies:
@@ -184,7 +183,7 @@ class Service:
                 page.views[name] = await self._read_view(name)
         return page.answer(len(missing))
 
-    async def _read_view(self, name: str) -> dict[str, Any]:
+    def _read_view(self, name: str) -> Awaitable[dict[str, Any]]:
         """The view of a study; it is loaded only if nothing is known of it."""
         cache = self.writer.cache
         known = name in cache.live or name in cache.away
@@ -192,12 +191,11 @@ class Service:
         def run(work: UnitOfWork) -> dict[str, Any]:
             return self.view(cache.away.get(name) or work.study(name), work)
 
-        view: dict[str, Any] = await self.submit(run, writes=False, study=None if known else name)
-        return view
+        return self.submit(run, writes=False, study=None if known else name)
 
-    async def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Any:
+    def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Awaitable[Any]:
         """The result of `read` on a study; it must change nothing."""
-        return await self.submit(lambda work: read(work.study(name), work), writes=False, study=name)
+        return self.submit(lambda work: read(work.study(name), work), writes=False, study=name)
 
     async def delete(self, name: str, caller: Caller) -> None:
         def run(work: UnitOfWork) -> None:
@@ -227,7 +225,7 @@ class Service:
         """Add a line to the audit log."""
         await self.submit(lambda work: work.audit(caller.name, action, subject), writes=True)
 
-    async def freeze(self, name: str, frozen: bool, caller: Caller, *, default: bool = False) -> dict[str, Any]:
+    def freeze(self, name: str, frozen: bool, caller: Caller, *, default: bool = False) -> Awaitable[dict[str, Any]]:
         """Stop or start exploring; `default`: every ask gets the default and not the recommendation."""
 
         def run(work: UnitOfWork) -> dict[str, Any]:
@@ -238,10 +236,11 @@ class Service:
                 work.audit(caller.name, f"study {'frozen' if frozen else 'unfrozen'}{' at default' * default}", name)
             return {"frozen": frozen, "serves": live.serves, "switched": live.switched}
 
-        result: dict[str, Any] = await self.submit(run, writes=True, study=name)
-        return result
+        return self.submit(run, writes=True, study=name)
 
-    async def decide(self, name: str, id: str, caller: Caller, *, refused_s: float | None = None) -> dict[str, Any]:
+    def decide(
+        self, name: str, id: str, caller: Caller, *, refused_s: float | None = None
+    ) -> Awaitable[dict[str, Any]]:
         """Approve a suggestion that waits; or refuse it for so many seconds."""
         approved = refused_s is None
 
@@ -253,8 +252,7 @@ class Service:
             work.audit(caller.name, f"suggestion {said}", f"{name}: {id}")
             return {"id": id, "status": said, "until": event.body.get("until")}
 
-        result: dict[str, Any] = await self.submit(run, writes=True, study=name)
-        return result
+        return self.submit(run, writes=True, study=name)
 
     async def forget(self, name: str, wanted: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Erase records: the study is rebuilt as if it never had them, then the files are cleaned."""
@@ -284,7 +282,7 @@ class Service:
         if study is not None:
             study.fallbacks.add(report, time.time())
 
-    async def ask(self, name: str, contexts: list[Any]) -> list[dict[str, Any]]:
+    def ask(self, name: str, contexts: list[Any]) -> Awaitable[list[dict[str, Any]]]:
         """One suggestion for each context; a wrong context raises before the first is made."""
 
         made: list[dict[str, Any]] = []
@@ -302,8 +300,7 @@ class Service:
                     return MORE
             return made
 
-        suggestions: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(contexts), study=name)
-        return suggestions
+        return self.submit(run, writes=True, weight=len(contexts), study=name)
 
     def suggest(
         self, work: UnitOfWork, live: LiveStudy, context: Any, flag: dict[str, str] | None = None
@@ -326,7 +323,7 @@ class Service:
 
         return self.submit(run, writes=True, study=name)
 
-    async def tell_batch(self, name: str, tells: list[Answer]) -> list[dict[str, Any]]:
+    def tell_batch(self, name: str, tells: list[Answer]) -> Awaitable[list[dict[str, Any]]]:
         """One result for each tell; each is accepted or rejected on its own."""
 
         told: list[dict[str, Any]] = []
@@ -339,8 +336,7 @@ class Service:
                     return MORE
             return told
 
-        results: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(tells), study=name)
-        return results
+        return self.submit(run, writes=True, weight=len(tells), study=name)
 
     def _tell_in_batch(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
         try:
@@ -361,7 +357,7 @@ class Service:
         work.add_event(live, outcome)
         return {"id": id, "status": "learned", "late": live.answer_was_late(outcome)}
 
-    async def observe(
+    def observe(
         self,
         name: str,
         context: Any,
@@ -369,7 +365,7 @@ class Service:
         metrics: dict[str, float],
         key: str | None,
         stopped: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         def run(work: UnitOfWork) -> dict[str, Any]:
             live = work.study(name, writes=True)
             event = live.observe(context, params, metrics, key, work.now, work.event_log(live), stopped)
@@ -378,8 +374,7 @@ class Service:
             work.add_event(live, event)
             return {"status": "learned"}
 
-        observed: dict[str, Any] = await self.submit(run, writes=True, study=name)
-        return observed
+        return self.submit(run, writes=True, study=name)
 
     async def metrics(self) -> bytes:
         """The answer to /metrics."""
