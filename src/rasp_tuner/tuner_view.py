@@ -21,7 +21,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, Optimizer
 from rasp_tuner.core.savings import HELD_OUT, SavingsLedger
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
-from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.core.threads import methods_on_one_thread, unguarded
 from rasp_tuner.core.versus_default import ForecastLedger, Gain, StepGain, VersusDefault
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
@@ -218,6 +218,7 @@ class TunerView:
         measured, forecast = self.savings(), self._forecasts.report(self.scales, self._weights())
         return measured if measured is not None and (measured.is_known or forecast is None) else forecast
 
+    @unguarded  # as what follows every tell in a service, and computes nothing
     def latest_step_gain(self) -> dict[str, StepGain]:
         """The latest answered step beside the default, by metric; empty where that was not forecast."""
         return dict(self._forecasts.latest)
@@ -269,6 +270,7 @@ class TunerView:
         """The situations in memory, as copies; for people to look at."""
         return self._optimizer.model.slots()
 
+    @unguarded
     def relevance(self) -> np.ndarray | None:
         """[d_c] how much each dimension of the encoded context counts in the likeness of two contexts, as learned.
 
@@ -418,6 +420,7 @@ class TunerView:
         """Whether the default was drawn in the place of the suggestion `id`."""
         return self._ledger.why(id).explanation().source == HELD_OUT
 
+    @unguarded
     def reasons(self, id: str) -> Why:
         """What `explain` is made of: its `explanation()` has numbers only, whenever it is called; no names."""
         return self._ledger.why(id)

@@ -101,7 +101,7 @@ class LiveStudy:
             if record.status != "pending":
                 return record.check_same_answer(metrics, reason, params, self._space, stopped, control)
             body |= {"asked_at": record.asked_at, "context": record.context, "params": record.params}
-        if (ran := record.what_ran(params, self._space)) is not None:
+        if params is not None and (ran := record.what_ran(params, self._space)) is not None:
             body["ran"] = ran
         if stopped:
             body["stopped"] = True
