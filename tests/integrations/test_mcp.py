@@ -404,4 +404,4 @@ def test_what_was_measured_is_told(service, admin):
         shown = admin.ok("show_study", study="measured")
         assert shown["savings_words"] == shown["versus_default"]["words"]
         assert "measured against 29 controls" in shown["savings_words"]
-        client.delete("measured")
+        study.delete()
