@@ -11,15 +11,16 @@ import pytest
 from serving import STUDY, ask, running, wait_for
 
 from rasp_tuner.service.auth import create_key
+from rasp_tuner.service.http import connection as http_connection
 from rasp_tuner.service.http.fair_pool import FairPool
-from rasp_tuner.service.limits import BodyShares
+from rasp_tuner.service.limits import BodyShares, Limits
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
 MIB = 1_048_576
 
 
 def with_key(client, key):
-    return httpx.Client(base_url=client.base_url, headers={"Authorization": f"Bearer {key}"}, timeout=20)
+    return httpx.Client(base_url=client.base_url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
 
 
 @contextlib.contextmanager
@@ -43,9 +44,13 @@ def three(tmp_path_factory):
     store = Store(url)
     admin, reader, other = (create_key(store, scope, study)[0] for scope, study in KEYS)
     store.close()
-    with running(url, open_without_keys=False) as client, with_key(client, admin) as owner:
+    patience = pytest.MonkeyPatch()
+    patience.setattr(http_connection, "READ_TIMEOUT_S", 600.0)  # what is held stays, however slow the machine
+    limits = Limits(large_bodies=16 * MIB)
+    with running(url, limits=limits, open_without_keys=False) as client, with_key(client, admin) as owner:
         owner.post("/v1/studies", json=STUDY)
         yield owner, reader, other
+    patience.undo()
 
 
 KEYS = [("admin", None), ("read", "web"), ("read", "web")]
@@ -58,7 +63,7 @@ def recommend(client, size):
 
 def test_a_key_that_only_reads_cannot_take_the_room_of_others(three):
     owner, reader, _ = three
-    with unfinished_bodies(owner, reader, 70), with_key(owner, reader) as own:
+    with unfinished_bodies(owner, reader, 20), with_key(owner, reader) as own:
         wait_for(lambda: recommend(own, 900_000).status_code == 503, "the end of the reader's share")
         for _ in range(5):
             assert "id" in ask(owner)
@@ -70,7 +75,7 @@ def test_a_key_that_only_reads_cannot_take_the_room_of_others(three):
 
 def test_two_that_are_greedy_leave_room_for_a_third(three):
     owner, reader, other = three
-    with unfinished_bodies(owner, reader, 70), unfinished_bodies(owner, other, 70):
+    with unfinished_bodies(owner, reader, 20), unfinished_bodies(owner, other, 20):
         assert recommend(owner, 900_000).status_code == 200
 
 
@@ -96,7 +101,7 @@ def run_pool(use):
     async def run():
         pool = FairPool(2, "test")
         try:
-            return await asyncio.wait_for(use(pool), 20)
+            return await asyncio.wait_for(use(pool), 60)
         finally:
             pool.close()
 
