@@ -3,9 +3,9 @@
 import dataclasses
 
 from rasp_tuner import Float, Tuner, answer_models, types
-from rasp_tuner.core.optimizer import Expected
-from rasp_tuner.core.versus_default import Gain, VersusDefault
+from rasp_tuner.gain.versus_default import Gain, VersusDefault
 from rasp_tuner.integrations import mcp_schemas
+from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.service.http import schemas
 
 GAIN = Gain("share", 0.18, 0.12, 0.23)
@@ -30,7 +30,7 @@ def test_models_have_the_fields_of_what_they_describe():
 
 def test_both_interfaces_give_the_same_models():
     assert schemas.StudyView.model_fields["versus_default"].annotation == answer_models.VersusDefault | None
-    assert mcp_schemas.StudyRow.model_fields["versus_default"].annotation == answer_models.VersusDefault | None
+    assert mcp_schemas.StudyRowAnswer.model_fields["versus_default"].annotation == answer_models.VersusDefault | None
     assert schemas.StudyView.model_fields["budget_report"].annotation == answer_models.Budget | None
     assert mcp_schemas.StudyDetails.model_fields["budget"].annotation == answer_models.Budget | None
     assert issubclass(mcp_schemas.WhatIfAnswer, answer_models.WhatIf)

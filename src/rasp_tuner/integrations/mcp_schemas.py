@@ -104,11 +104,11 @@ class ForgetArguments(StudyArguments):
     before: AwareDatetime | None = Field(default=None, description="And before then.")
 
 
-class Answer(LazyModel):
+class ToolAnswer(LazyModel):
     """What a tool gives as structured content."""
 
 
-class StudyRow(Answer):
+class StudyRowAnswer(ToolAnswer):
     name: str
     serves: Serves = Field(description="What an ask gets; suggestions explore, the other two are frozen.")
     learned: int = Field(description="Runs learned.")
@@ -119,20 +119,20 @@ class StudyRow(Answer):
     last_event_at: datetime | None
 
 
-class StudyPage(Answer):
-    studies: list[StudyRow]
+class StudyPage(ToolAnswer):
+    studies: list[StudyRowAnswer]
     total: int = Field(description="Studies found, on this page or not.")
     next_offset: int | None = Field(description="Where the next page begins; null if this is the last.")
     loading: int = Field(description="Studies of this page that the server is still reading: ask again.")
     damaged: list[DamagedStudy]
 
 
-class Switched(Answer):
+class SwitchedAnswer(ToolAnswer):
     by: str | None = Field(description="Id of the key that did it; local without keys.")
     at: datetime
 
 
-class StudyEvent(Answer):
+class StudyEvent(ToolAnswer):
     """On the timeline: novel (a new situation), freeze, unfreeze, default and others."""
 
     model_config = ConfigDict(extra="allow")
@@ -143,14 +143,14 @@ class StudyEvent(Answer):
     by: str | None = None
 
 
-class StudyDetails(StudyRow):
+class StudyDetails(StudyRowAnswer):
     space: dict[str, dict[str, Any]] = Field(description=f"Knobs; of many choices the first {MOST_CHOICES} or fewer.")
     constraints: list[str]
     default: Params = Field(description="What ran before tuning.")
     metrics: dict[str, dict[str, Any]]
     context: dict[str, Any] | list[str] | int | None = Field(description="Names, with kinds; or how many numbers.")
     preset: str
-    switched: Switched | None = Field(description="Who froze or unfroze it last.")
+    switched: SwitchedAnswer | None = Field(description="Who froze or unfroze it last.")
     asks: int
     tells: int
     failures: int
@@ -165,7 +165,7 @@ class StudyDetails(StudyRow):
     events: list[StudyEvent] = Field(description=f"The latest {MOST_EVENTS}, oldest first.")
 
 
-class Suggestion(Answer):
+class SuggestionAnswer(ToolAnswer):
     id: str
     asked_at: datetime
     status: Literal["pending", "expired", "told", "failed"]
@@ -176,12 +176,12 @@ class Suggestion(Answer):
     failure: str | None = Field(description="Why it failed, as the program said.")
 
 
-class SuggestionList(Answer):
+class SuggestionList(ToolAnswer):
     study: str
-    suggestions: list[Suggestion] = Field(description="Newest first.")
+    suggestions: list[SuggestionAnswer] = Field(description="Newest first.")
 
 
-class Explanation(Suggestion):
+class ExplanationAnswer(SuggestionAnswer):
     words: str = Field(description="Why it was suggested and what came of it.")
     metric: str | None = Field(description="In whose units the numbers below are; null: a sum of several metrics.")
     expected: Estimate | None = Field(description="What was expected of it; null while too little was known.")
@@ -191,7 +191,7 @@ class Explanation(Suggestion):
     novelty: Estimate | None = Field(description="0: the situation was well known, 1: new.")
 
 
-class Recommendation(Answer):
+class Recommendation(ToolAnswer):
     study: str
     params: Params
     default: Params
@@ -199,18 +199,18 @@ class Recommendation(Answer):
     margins: dict[str, Margin] = Field(description="Of every metric with a limit.")
 
 
-class WhatIfAnswer(Answer, WhatIf):
+class WhatIfToolAnswer(ToolAnswer, WhatIf):
     study: str
 
 
-class State(Answer):
+class ServingAnswer(ToolAnswer):
     study: str
     serves: Serves
     frozen: bool
-    switched: Switched | None
+    switched: SwitchedAnswer | None
 
 
-class WaitingSuggestion(Answer):
+class WaitingSuggestionAnswer(ToolAnswer):
     id: str
     asked_at: datetime
     until: datetime = Field(description="When it is dropped, if nobody answers.")
@@ -223,18 +223,18 @@ class WaitingSuggestion(Answer):
     words: str = Field(description="Why it is suggested.")
 
 
-class WaitingList(Answer):
+class WaitingList(ToolAnswer):
     study: str
-    waiting: list[WaitingSuggestion]
+    waiting: list[WaitingSuggestionAnswer]
 
 
-class Decision(Answer):
+class Decision(ToolAnswer):
     study: str
     waiting: str
     status: Literal["approved", "refused"]
 
 
-class Forgotten(Answer):
+class ForgottenAnswer(ToolAnswer):
     study: str
     erased: int = Field(description="Records that were erased.")
     files_clean: bool = Field(description="Whether the bytes are gone from the files; if not, they will be shortly.")
