@@ -68,9 +68,9 @@ def test_a_value_with_more_digits_is_learned_and_told_as_it_is():
     tuner.observe(None, {"mb": 77.125, "x": 0.5}, {"ms": 2.0})
 
 
-def test_space_json_of_version_0_1_has_all_digits():
-    old = Space.from_json({"x": {"type": "float", "low": 0.0, "high": 1.0, "log": False, "step": None}})
-    assert old.knobs["x"] == Float(0, 1, digits=12)
+def test_space_json_has_the_usual_digits_if_it_does_not_say():
+    given = Space.from_json({"x": {"type": "float", "low": 0.0, "high": 1.0, "log": False, "step": None}})
+    assert given.knobs["x"] == Float(0, 1)
     assert Space.from_json(Space({"x": Float(0, 1)}).to_json()).knobs["x"] == Float(0, 1)
 
 

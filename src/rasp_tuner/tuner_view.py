@@ -12,7 +12,7 @@ import numpy as np
 from rasp_tuner import context_report
 from rasp_tuner.base.checks import number, show, whole
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.base.threads import methods_on_one_thread
+from rasp_tuner.base.threads import methods_on_one_thread, unguarded
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder, RawContext
 from rasp_tuner.contexts.context_metric import filled
@@ -219,6 +219,7 @@ class TunerView:
         measured, forecast = self.savings(), self._forecasts.report(self.scales, self._weights())
         return measured if measured is not None and (measured.is_known or forecast is None) else forecast
 
+    @unguarded  # as what follows every tell in a service, and computes nothing
     def latest_step_gain(self) -> dict[str, StepGain]:
         """The latest answered step beside the default, by metric; empty where that was not forecast."""
         return dict(self._forecasts.latest)
@@ -270,6 +271,7 @@ class TunerView:
         """The situations in memory, as copies; for people to look at."""
         return self._optimizer.model.slots()
 
+    @unguarded
     def relevance(self) -> np.ndarray | None:
         """[d_c] how much each dimension of the encoded context counts in the likeness of two contexts, as learned.
 
@@ -421,6 +423,7 @@ class TunerView:
         """Whether the default was drawn in the place of the suggestion `id`."""
         return self._ledger.why(id).explanation().source == HELD_OUT
 
+    @unguarded
     def reasons(self, id: str) -> Why:
         """What `explain` is made of: its `explanation()` has numbers only, whenever it is called; no names."""
         return self._ledger.why(id)

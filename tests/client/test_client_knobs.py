@@ -63,8 +63,7 @@ def test_it_answers_what_a_tuner_in_this_process_would(server):
             client.create("broken", SPACE, {"ms": "min"}, default=DEFAULT, constraints=["ratio > 0.5"])
 
 
-def test_usual_digits_are_not_sent_for_servers_of_0_1_do_not_know_them():
-    assert "digits" not in space_json({"x": Float(0, 1)})["x"]
+def test_knobs_are_sent_as_they_are():
     assert space_json({"x": Auto(Float(0, 1, digits=5))})["x"]["knob"]["digits"] == 5
     with pytest.raises(InvalidSpace, match=r"space\['x'\] must be a knob or its JSON"):
         space_json({"x": (0, 1)})

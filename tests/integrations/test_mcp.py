@@ -392,3 +392,16 @@ def test_the_ten_lines_in_the_docs_run(service, capsys, monkeypatch):
     exec(compile(snippet, "docs/MCP.md", "exec"), {"__name__": "__main__"})  # noqa: S102
     said = capsys.readouterr().out
     assert "These settings (cache_gb=20 codec=c0): rps " in said
+
+
+def test_what_was_measured_is_told(service, admin):
+    with Client(service.url, service.keys["admin"], timeout=20) as client:
+        study = client.create("measured", {"x": Float(0, 1)}, {"ms": "min"}, default={"x": 0.9})
+        assert "Not measured" in admin.ok("show_study", study="measured")["savings_words"]
+        for _ in range(30):
+            s = study.ask()
+            study.tell(s.id, {"ms": 1.0 + s.params["x"]}, control={"ms": 1.9})
+        shown = admin.ok("show_study", study="measured")
+        assert shown["savings_words"] == shown["versus_default"]["words"]
+        assert "measured against 29 controls" in shown["savings_words"]
+        study.delete()

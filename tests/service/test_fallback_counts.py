@@ -3,7 +3,8 @@
 import pytest
 from serving import STUDY, ask, running, view
 
-from rasp_tuner.service.storage.store import sqlite_url
+from rasp_tuner.service.auth import create_key
+from rasp_tuner.service.storage.store import Store, sqlite_url
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
 
 
@@ -37,3 +38,18 @@ def test_the_study_shows_what_its_clients_report(tmp_path):
         client.post("/v1/studies/web/tell", json=body, headers={"Rasp-Fallbacks": "1/2"}).raise_for_status()
         assert view(client)["fallbacks"] == {"without_server": 4, "asks": 9}
         assert 'rasp_client_fallbacks{study="web"} 4.0' in client.get("/metrics").text
+
+
+def test_a_key_that_only_reads_raises_no_alert(tmp_path):
+    store = Store(sqlite_url(tmp_path))
+    keys = {scope: create_key(store, scope, None if scope == "admin" else "web")[0] for scope in ("admin", "read")}
+    store.close()
+    admin, reader = ({"Authorization": f"Bearer {keys[scope]}"} for scope in ("admin", "read"))
+    said = {**reader, "Rasp-Fallbacks": "900/900"}
+    with running(sqlite_url(tmp_path), open_without_keys=False) as client:
+        client.post("/v1/studies", json=STUDY, headers=admin).raise_for_status()
+        client.post("/v1/studies/web/recommend", json={"context": {"qps": 1.0}}, headers=said).raise_for_status()
+        client.get("/v1/studies/web", headers=said).raise_for_status()
+        shown = client.get("/v1/studies/web", headers=reader).json()
+    assert shown["fallbacks"] == {"without_server": 0, "asks": 0}
+    assert not any("without this server" in words for words in shown["alerts"])

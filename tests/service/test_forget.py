@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from serving import SPACES, STUDY, NoLog, ask, definition, play, running, steps, tell, view, wait_for, whole
 
 from rasp_tuner import ExpiredSuggestion
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.service.storage.erasure import ErasureQuery, Replay
 from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StoredStudy
@@ -173,7 +173,7 @@ def test_what_comes_meanwhile_is_taken_along_and_what_waits_can_still_be_told():
     )
     assert new.tell("s17", 400.0, NoLog(), {"p99_ms": 2.0}).ask == 17
     assert new.suggestion("s239", NoLog(), 400.0)["id"] == "s239"
-    with pytest.raises(HttpError, match="or it was erased"):
+    with pytest.raises(UnknownSuggestion, match="or it was erased"):
         new.tell("s3", 400.0, NoLog(), {"p99_ms": 2.0})
     asked = new.ask({"qps": 1.0}, 500.0)
     assert new.suggestion("s240", NoLog(), 500.0)["params"] == asked.body["params"]

@@ -318,7 +318,7 @@ def test_a_mistake_of_the_server_is_told_without_a_trace(web, monkeypatch):
     def slip(*_):
         raise ZeroDivisionError("a secret of the code")
 
-    monkeypatch.setattr("rasp_tuner.service.http.schemas.parse", slip)
+    monkeypatch.setattr("rasp_tuner.service.http.gateway.loads", slip)
     answer = web.post("/v1/studies/web/ask", json={"context": {"qps": 1.0}})
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
     assert "secret" not in answer.text

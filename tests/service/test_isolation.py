@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from serving import STUDY, NoLog, ask, definition, running, steps, view, wait_for, whole
 
 from rasp_tuner.service.auth import Caller
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.http.http_errors import HttpError, status_of
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.server import ServeError, serve
 from rasp_tuner.service.service import Answer, Service
+from rasp_tuner.service.service_errors import ServiceError
 from rasp_tuner.service.storage.fair_queue import FairQueue
 from rasp_tuner.service.storage.locks import SERVER_LOCK
 from rasp_tuner.service.storage.store import NO_STUDY, Store
@@ -51,7 +52,9 @@ class Rounds:
                 await asyncio.sleep(0.0)
             return await asyncio.gather(*tasks, return_exceptions=True)
 
-        return [(said.status, said.code) if isinstance(said, HttpError) else said for said in asyncio.run(rounds())]
+        return [
+            (status_of(said), said.code) if isinstance(said, ServiceError) else said for said in asyncio.run(rounds())
+        ]
 
     def log(self, name):
         return list(self.service.store.events_after(self.service.writer.cache.rows[name].id, 0))

@@ -172,8 +172,9 @@ def test_a_commit_goes_on_without_the_study_that_was_lost(pair):
     steps(first, 1)
     steps(first, 1, study="kept")
     steal(first)
-    gate, writer = threading.Event(), first.service.writer
-    writer.put(WriterJob(lambda _: gate.wait(30) and None, writes=False))  # meanwhile both asks arrive
+    begun, gate, writer = threading.Event(), threading.Event(), first.service.writer
+    writer.put(WriterJob(lambda _: begun.set() or (gate.wait(30) and None), writes=False))  # meanwhile both asks arrive
+    begun.wait(30)
     with ThreadPoolExecutor(2) as pool:
         wanted = [
             pool.submit(first.post, f"/v1/studies/{name}/ask", json={"context": {"qps": 1.0}})

@@ -4,10 +4,11 @@ import asyncio
 
 from serving import SPACES, STUDY
 
+from rasp_tuner.errors import RaspError
 from rasp_tuner.service.auth import Caller
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Answer, Service
+from rasp_tuner.service.service_errors import as_service_error
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
 NAMES = [f"s{i}" for i in range(6)]
@@ -40,7 +41,9 @@ class Commits:
                     writer._round()
             return await asyncio.gather(*tasks, return_exceptions=True)
 
-        return [said.body() if isinstance(said, HttpError) else said for said in asyncio.run(commit())]
+        return [
+            as_service_error(said).to_json() if isinstance(said, RaspError) else said for said in asyncio.run(commit())
+        ]
 
     def log(self, name):
         """All events, without their times."""

@@ -16,9 +16,9 @@ from rasp_tuner.service.auth import ApiKeys, create_key
 from rasp_tuner.service.http import connection as http_connection
 from rasp_tuner.service.http import gateway, routes, schemas
 from rasp_tuner.service.http.connection import MAX_HEADERS, MAX_PIPELINED, Incoming
-from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import MAX_NAMES, loads
 from rasp_tuner.service.limits import ConnectionCount, Limits
+from rasp_tuner.service.service_errors import InvalidJson, InvalidRequest
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
 ASK = b"POST /v1/studies/web/ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -91,7 +91,7 @@ def test_what_frames_a_body_is_bounded(server, head, start, piece):
 
 
 def test_bodies_held_at_a_time_are_bounded(sqlite):
-    with running(sqlite, limits=Limits(bodies=3_000)) as client:
+    with running(sqlite, limits=Limits(small_bodies=12_000)) as client:
         client.post("/v1/studies", json=STUDY)
         with connect(client) as first, connect(client) as second:
             first.sendall(ASK + b"Content-Length: 2900\r\n\r\n" + b" " * 2_800)  # waits for the rest
@@ -131,6 +131,26 @@ def test_a_trailer_is_no_header(server):
         for _ in range(2):  # the connection goes on
             connection.sendall(ASK + CHUNKED + body)
             assert connection.recv(1_000).startswith(b"HTTP/1.1 422")  # the study has a context
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"identity, chunked", b"gzip,chunked"])
+def test_a_coding_that_is_not_decoded_is_refused(server, coding):
+    """Taken for chunked alone, the body would be read as something else than its sender meant."""
+    body = b'17\r\n{"context": {"qps": 1}}\r\n0\r\n\r\n'
+    with connect(server) as connection:
+        connection.sendall(ASK + b"Transfer-Encoding: " + coding + b"\r\n\r\n" + body + ASK + CHUNKED + body)
+        received = b""
+        while part := connection.recv(65_536):
+            received += part
+    assert received.startswith(b"HTTP/1.1 501")
+    assert b"only chunked" in received
+    assert received.count(b"HTTP/1.1 ") == 1  # and the connection ends
+
+
+@pytest.mark.parametrize("coding", [b"chunked", b"Chunked", b" chunked "])
+def test_chunked_is_chunked_however_it_is_written(server, coding):
+    body = b'17\r\n{"context": {"qps": 1}}\r\n0\r\n\r\n'
+    assert answer(server, ASK + b"Transfer-Encoding:" + coding + b"\r\n\r\n" + body) == 200
 
 
 def test_a_body_in_small_parts_is_read(server):
@@ -188,9 +208,9 @@ def test_a_query_is_bounded(server):
 def test_names_of_an_object_are_counted_and_compared():
     names = [f"n{i}" for i in range(MAX_NAMES)]
     assert len(loads(json.dumps(dict.fromkeys(names, 1)))) == MAX_NAMES
-    with pytest.raises(HttpError, match=rf"{MAX_NAMES + 1} names, at most {MAX_NAMES}"):
+    with pytest.raises(InvalidJson, match=rf"{MAX_NAMES + 1} names, at most {MAX_NAMES}"):
         loads(json.dumps(dict.fromkeys([*names, "more"], 1)))
-    with pytest.raises(HttpError, match="the name 'n7' comes twice"):
+    with pytest.raises(InvalidJson, match="the name 'n7' comes twice"):
         loads("{" + ",".join(f'"{name}":1' for name in [*names[:-1], "n7"]) + "}")
 
 
@@ -233,8 +253,8 @@ def test_texts_are_bounded_and_so_is_what_an_error_quotes(server):
         )
         assert wrong.status_code == 422
         assert len(wrong.content) < 1_500
-    assert len(invalid("x" * 5_000, "y" * 5_000).body()["error"]["message"]) < 1_100
-    assert len(invalid("x", "y" * 5_000).body()["error"]["field"]) <= 200
+    assert len(InvalidRequest("x" * 5_000, "y" * 5_000).to_json()["error"]["message"]) < 1_100
+    assert len(InvalidRequest("x", "y" * 5_000).to_json()["error"]["field"]) <= 200
     nul = server.post(
         "/v1/studies/web/observe",
         json={"params": STUDY["default"], "metrics": {"p99_ms": 1}, "context": [1], "key": "a\0b"},

@@ -79,3 +79,55 @@ def test_empty_lines_between_requests_do_not_keep_a_connection(sqlite, monkeypat
             return False
 
         wait_for(is_closed, "the end of the connection")
+
+
+# clients that end their side after the request
+
+
+def received(connection):
+    parts = b""
+    while part := connection.recv(65_536):
+        parts += part
+    return parts
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, 0), (3, 0), (1, 80), (3, 120)])
+def test_who_ends_its_side_after_a_request_is_answered(sqlite, count, more):
+    """Requests that came whole are; `more` bytes of another one change nothing."""
+    body = b'{"context": {"qps": 1}}'
+    request = HEAD.replace(b"/tell", b"/ask") + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        with connect(client) as connection:
+            connection.sendall(request * count + request[:more])
+            connection.shutdown(socket.SHUT_WR)
+            answers = received(connection)
+        assert answers.count(b"HTTP/1.1 200") == answers.count(b"HTTP/1.1 ") == count
+        assert client.get("/v1/studies/web").json()["asks"] == count
+
+
+def test_who_ends_its_side_gets_a_list_and_its_end(sqlite):
+    with running(sqlite) as client, connect(client) as connection:
+        client.post("/v1/studies", json=STUDY)
+        connection.sendall(b"GET /v1/studies/web/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        assert received(connection).endswith(b"\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("part", [b"", HEAD, HEAD + b"Content-Length: 90\r\n\r\n{"], ids=["nothing", "head", "body"])
+def test_who_ends_its_side_before_the_end_of_a_request_gets_nothing(sqlite, part):
+    with running(sqlite) as client, connect(client) as connection:
+        connection.sendall(part)
+        connection.shutdown(socket.SHUT_WR)
+        assert received(connection) == b""
+
+
+def test_a_live_stream_ends_with_its_client(sqlite):
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        with connect(client) as connection:
+            connection.sendall(b"GET /v1/studies/web/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"watching" in connection.recv(65_536)
+            assert client.service.broadcaster.streams == 1
+            connection.shutdown(socket.SHUT_WR)
+            wait_for(lambda: not client.service.broadcaster.streams, "the end of the stream", 5.0)

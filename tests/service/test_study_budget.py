@@ -1,15 +1,11 @@
 """The budget and the scale of a study: how they are given, what is shown of them, and studies that have neither."""
 
-import hashlib
-import json
 from dataclasses import asdict
 
 import pytest
-import sqlalchemy as sa
-from serving import STUDY, running, steps, view
+from serving import STUDY, steps, view
 
 from rasp_tuner import Metric, Tuner
-from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.space import Space
 
 BARE = {name: value for name, value in STUDY.items() if name != "default"}
@@ -73,55 +69,3 @@ def test_prometheus_reads_the_budget_of_those_that_have_one(web):
     for part in ("spent", "earned", "left"):
         lines = [line for line in text.splitlines() if line.startswith(f"rasp_budget_{part}")]
         assert lines == [f'rasp_budget_{part}{{study="web"}} {report[part]}']
-
-
-def as_of_0_1(definition):
-    """What version 0.1 would have stored."""
-    metrics = {name: {"direction": m["direction"], "weight": m["weight"]} for name, m in definition["metrics"].items()}
-    space = {name: {key: k[key] for key in k if key != "digits"} for name, k in definition["space"].items()}
-    kept = {name: value for name, value in definition.items() if name not in ("budget", "constraints")}
-    return {**kept, "metrics": metrics, "space": space}
-
-
-def store_as_of_0_1(url):
-    engine = sa.create_engine(url if url.startswith("sqlite") else url.replace("postgresql:", "postgresql+psycopg:"))
-    with engine.begin() as connection:
-        for id, text in connection.execute(sa.text("SELECT id, definition FROM studies")).all():
-            old = json.dumps(as_of_0_1(json.loads(text)))
-            connection.execute(sa.text("UPDATE studies SET definition = :old WHERE id = :id"), {"old": old, "id": id})
-    engine.dispose()
-
-
-def test_a_study_of_0_1_opens_as_it_was_and_to_the_same_requests(database):
-    told = {**STUDY, "name": "told"}
-    wire = StudyDefinition.from_wire(OLD).to_wire()
-    linear = {"p99_ms": {"direction": "min", "scale": "linear"}}
-    space = {**STUDY["space"], "t": {**STUDY["space"]["t"], "digits": 12}}
-    with running(database) as client:
-        made(client, **{**wire, "metrics": linear, "budget": None, "space": space})
-        made(client, name="told", metrics=linear, budget=None, space=space)
-        steps(client, 5)
-        before = view(client)
-    store_as_of_0_1(database)
-    with running(database) as client:
-        assert view(client) == before
-        assert before["default"] == {"pool": 8, "t": 5.05}
-        assert (before["budget"], before["budget_report"], before["scales"]) == (None, None, {"p99_ms": "linear"})
-        for request in (OLD, told):
-            assert client.post("/v1/studies", json=request).status_code == 200
-        assert client.post("/v1/studies", json={**told, "budget": 0.02}).status_code == 409
-        steps(client, 5, start=5)
-        assert view(client)["learned"] == 10
-
-
-def test_an_export_of_0_1_is_imported_as_it_was(web):
-    steps(web, 5)
-    lines = [json.loads(line) for line in web.get("/v1/studies/web/export").content.splitlines()][:-1]
-    lines[0]["definition"] = as_of_0_1({**lines[0]["definition"], "guard": 0.1})
-    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    end = json.dumps({"count": len(lines) - 1, "sha256": hashlib.sha256(body).hexdigest()}).encode()
-    headers = {"content-type": "application/x-ndjson"}
-    answer = web.post("/v1/studies/import?name=old", content=body + end + b"\n", headers=headers)
-    assert answer.status_code == 201, answer.text
-    assert (answer.json()["budget"], answer.json()["scales"]) == (None, {"p99_ms": "linear"})
-    assert answer.json()["metrics"]["p99_ms"]["scale"] == "linear"

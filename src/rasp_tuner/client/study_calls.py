@@ -219,7 +219,7 @@ class StudyCalls:
         return found
 
     def budget(self) -> Steps[Budget | None]:
-        report = (yield from self.get("")).get("budget_report")  # servers of version 0.1 have none
+        report = (yield from self.get(""))["budget_report"]
         return None if report is None else Budget(**report)
 
     def versus_default(self) -> Steps[VersusDefault | None]:
@@ -355,14 +355,14 @@ def _suggestion(answer: Mapping[str, Any]) -> Suggestion:
 
 
 def _stopped_json(stopped: object) -> dict[str, Any]:
-    """The field of a tell; left out of whole runs, which older servers understand too."""
+    """The field of a tell; left out of whole runs."""
     if not isinstance(stopped, bool):
         raise InvalidValue(f"stopped must be True or False, got {show(stopped)}")
     return {"stopped": True} if stopped else {}
 
 
 def _ran_json(params: Mapping[str, object] | None) -> dict[str, Any]:
-    """The field of a tell; left out if what was suggested ran, which servers of version 0.1 understand too."""
+    """The field of a tell; left out if what was suggested ran."""
     return {} if params is None else {"params": params_json(params)}
 
 

@@ -9,7 +9,7 @@ from rasp_tuner.base.checks import number, show
 from rasp_tuner.contexts import KINDS, kind_json, value_json
 from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.space import DIGITS, Knob, Params, knob_to_json
+from rasp_tuner.space import Knob, Params, knob_to_json
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Direction, Metric
 
@@ -62,21 +62,13 @@ def space_json(space: Mapping[str, Knob | Mapping[str, Any]]) -> dict[str, Any]:
 def _knob_json(name: str, knob: Knob) -> dict[str, Any]:
     if not isinstance(knob, Knob):
         raise InvalidSpace(f"space[{name!r}] must be a knob or its JSON, got {show(knob)}")
-    made = knob_to_json(knob)
-    if made.get("digits") == DIGITS:  # the usual ones; servers of version 0.1 do not know the field
-        del made["digits"]
-    return made
+    return knob_to_json(knob)
 
 
 def metric_specs_json(metrics: Mapping[str, Metric | Direction | Mapping[str, Any]]) -> dict[str, Any]:
     if not isinstance(metrics, Mapping):
         raise InvalidSpace(f"metrics must map names to 'min', 'max' or a Metric, got {show(metrics)}")
-    return {name: _metric_json(spec) if isinstance(spec, Metric) else spec for name, spec in metrics.items()}
-
-
-def _metric_json(metric: Metric) -> dict[str, Any]:
-    """The usual scale is left out, which servers of version 0.1 understand too."""
-    return {name: value for name, value in metric.to_json().items() if (name, value) != ("scale", "auto")}
+    return {name: spec.to_json() if isinstance(spec, Metric) else spec for name, spec in metrics.items()}
 
 
 def _name(field: str, name: object) -> str:

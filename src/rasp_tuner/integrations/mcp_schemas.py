@@ -3,30 +3,40 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from rasp_tuner.answer_models import (
+    Budget,
+    ContextValue,
+    ContextValues,
+    DamagedStudy,
+    Estimate,
+    LazyModel,
+    Margin,
+    Number,
+    Params,
+    Serves,
+    VersusDefault,
+    WhatIf,
+    Word,
+)
 
 MOST_STUDIES, MOST_SUGGESTIONS = 100, 50  # in one answer
 MOST_EVENTS = 20
 MOST_CHOICES, MOST_CHOICES_IN_ALL = 50, 400  # of one knob, and of all, that are shown
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Estimate = Annotated[float, AfterValidator(lambda x: float(f"{x:.6g}"))]  # an agent pays for every digit it reads
-Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 StudyName = Annotated[
     str, StringConstraints(min_length=1, max_length=64), Field(description="Name of the study, as list_studies has it.")
 ]
 SuggestionId = Annotated[str, StringConstraints(min_length=1, max_length=40), Field(examples=["s41"])]
-ContextValue = Number | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
 ContextField = Annotated[
-    dict[Word, ContextValue] | Annotated[list[ContextValue], Field(max_length=1_024)] | None,
+    ContextValues,
     Field(
         description="The situation: values by name, as show_study lists them under context; or in order. None for a"
         " study without context.",
         examples=[{"qps": 420.0}],
     ),
 ]
-Params = dict[str, Any]
-Serves = Literal["suggestions", "recommendation", "default"]
 
 
 class Arguments(BaseModel):
@@ -94,27 +104,8 @@ class ForgetArguments(StudyArguments):
     before: AwareDatetime | None = Field(default=None, description="And before then.")
 
 
-class ToolAnswer(BaseModel):
+class ToolAnswer(LazyModel):
     """What a tool gives as structured content."""
-
-
-class GainAnswer(ToolAnswer):
-    """What was gained a step over the default, above 0 where better, with its 95% interval."""
-
-    kind: Literal["share", "difference"] = Field(description="Of the default's level (0.1 is 10% better), or in units.")
-    value: Estimate
-    low: Estimate | None = None
-    high: Estimate | None = None
-
-
-class VersusDefaultAnswer(ToolAnswer):
-    """The gain of suggestions over the default; `words` says it in a sentence."""
-
-    measured: bool = Field(description="False: a forecast, no proof.")
-    steps: int
-    gain: GainAnswer | None = None
-    metrics: dict[str, GainAnswer]
-    words: str
 
 
 class StudyRowAnswer(ToolAnswer):
@@ -123,14 +114,9 @@ class StudyRowAnswer(ToolAnswer):
     learned: int = Field(description="Runs learned.")
     pending: int = Field(description="Suggestions that wait for their metrics.")
     waiting: int = Field(description="Suggestions that wait for a person; list_waiting has them.")
-    versus_default: VersusDefaultAnswer | None = Field(default=None, description="Null while too little is known.")
+    versus_default: VersusDefault | None = Field(default=None, description="Null while too little is known.")
     alerts: list[str] = Field(description="What is wrong, in words.")
     last_event_at: datetime | None
-
-
-class DamagedStudyAnswer(ToolAnswer):
-    name: str
-    health: str
 
 
 class StudyPage(ToolAnswer):
@@ -138,20 +124,7 @@ class StudyPage(ToolAnswer):
     total: int = Field(description="Studies found, on this page or not.")
     next_offset: int | None = Field(description="Where the next page begins; null if this is the last.")
     loading: int = Field(description="Studies of this page that the server is still reading: ask again.")
-    damaged: list[DamagedStudyAnswer]
-
-
-class BudgetAnswer(ToolAnswer):
-    """What suggestions have cost and gained against the default, in steps of the default's loss."""
-
-    share: Estimate
-    steps: int
-    spent: Estimate
-    earned: Estimate
-    left: Estimate
-    allowed: Estimate | None = Field(None, description="In all so far.")
-    measured: Estimate | None = Field(None, description="The bill as runs of the default show it.")
-    error: Estimate | None = Field(None, description="Deviation of it.")
+    damaged: list[DamagedStudy]
 
 
 class SwitchedAnswer(ToolAnswer):
@@ -184,8 +157,9 @@ class StudyDetails(StudyRowAnswer):
     observations: int
     expired: int
     failure_share: float = Field(description="Of the latest 200 steps or so.")
-    budget: BudgetAnswer | None
+    budget: Budget | None
     budget_words: str
+    savings_words: str = Field(description="What was saved against the default, as measured.")
     exploring: str = Field(description="Whether it still tries what is less known.")
     health: str
     events: list[StudyEvent] = Field(description=f"The latest {MOST_EVENTS}, oldest first.")
@@ -217,44 +191,16 @@ class ExplanationAnswer(SuggestionAnswer):
     novelty: Estimate | None = Field(description="0: the situation was well known, 1: new.")
 
 
-class MarginAnswer(ToolAnswer):
-    expected: Estimate
-    bound: Estimate = Field(description="Nine runs of ten keep it.")
-    limit: Estimate
-    kept: Estimate = Field(description="Probability that a run keeps the limit.")
-
-
 class Recommendation(ToolAnswer):
     study: str
     params: Params
     default: Params
     is_default: bool = Field(description="Nothing was shown to be better than the default here (80%).")
-    margins: dict[str, MarginAnswer] = Field(description="Of every metric with a limit.")
+    margins: dict[str, Margin] = Field(description="Of every metric with a limit.")
 
 
-class ExpectedAnswer(ToolAnswer):
-    """The mean of a metric in its own unit, and the interval of that mean (90%); single runs scatter more."""
-
-    mean: Estimate
-    low: Estimate
-    high: Estimate
-
-
-class ForecastAnswer(ToolAnswer):
-    params: Params
-    metrics: dict[str, ExpectedAnswer] = Field(description="Empty while too little is known.")
-    better: Estimate | None = Field(description="Probability of beating the default here; null for the default itself.")
-    margins: dict[str, MarginAnswer]
-
-
-class WhatIfToolAnswer(ToolAnswer):
+class WhatIfToolAnswer(ToolAnswer, WhatIf):
     study: str
-    words: str
-    given: ForecastAnswer
-    default: ForecastAnswer
-    recommended: ForecastAnswer
-    runs: float | None = Field(description="Earlier runs in a situation like this one: few mean a guess.")
-    ago: float | None = Field(description="How many runs ago the latest of them was.")
 
 
 class ServingAnswer(ToolAnswer):

@@ -67,9 +67,10 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
         constraints=_short(view["constraints"]),
         switched=_switched(view),
         failure_share=view["failure_share"],
-        budget=None if budget is None else schemas.BudgetAnswer(**budget),
+        budget=budget,
         budget_words="No budget." if budget is None else str(Budget(**budget)),
-        exploring=(view.get("looks") or {"words": "Nothing was answered yet."})["words"],
+        savings_words=_savings_words(view),
+        exploring=(view["looks"] or {"words": "Nothing was answered yet."})["words"],
         health=view["health"],
         events=[
             schemas.StudyEvent(**{**event, "at": _moment(event["at"])}) for event in history["events"][-MOST_EVENTS:]
@@ -229,30 +230,11 @@ def _moment(at: float) -> datetime:
 
 def _row(view: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a StudyRowAnswer."""
+    versus = view["versus_default"]
     return {
-        "name": view["name"],
-        "serves": view["serves"],
-        "learned": view["learned"],
-        "pending": view["pending"],
-        "waiting": view["waiting"],
-        "versus_default": _gain(view["versus_default"]),
-        "alerts": view["alerts"],
+        **{name: view[name] for name in ("name", "serves", "learned", "pending", "waiting", "alerts")},
+        "versus_default": None if versus is None else {**versus, "lately": {}},
         "last_event_at": None if view["last_event_at"] is None else _moment(view["last_event_at"]),
-    }
-
-
-def _gain(versus: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Fields of a VersusDefault."""
-    if versus is None:
-        return None
-
-    def short(gain: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: gain[name] for name in ("kind", "value", "low", "high")}
-
-    return {
-        **{name: versus[name] for name in ("measured", "steps", "words")},
-        "gain": None if versus["gain"] is None else short(versus["gain"]),
-        "metrics": {name: short(gain) for name, gain in versus["metrics"].items()},
     }
 
 
@@ -285,6 +267,15 @@ def _signed(why: Mapping[str, Any] | None, name: str, sign: float) -> float | No
     return None if value is None else sign * value
 
 
+def _savings_words(view: Mapping[str, Any]) -> str:
+    """What was saved, as measured."""
+    versus = view["versus_default"]
+    if versus is None or not versus["measured"]:
+        return "Not measured: the study has no holdout and no controls, or too few of them yet."
+    words: str = _short(versus["words"])
+    return words
+
+
 def _switched(view: Mapping[str, Any]) -> schemas.SwitchedAnswer | None:
     switched = view["switched"]
     return None if switched is None else schemas.SwitchedAnswer(by=switched["by"], at=_moment(switched["at"]))
@@ -292,7 +283,7 @@ def _switched(view: Mapping[str, Any]) -> schemas.SwitchedAnswer | None:
 
 def _state(view: Mapping[str, Any]) -> schemas.ServingAnswer:
     return schemas.ServingAnswer(
-        study=view["name"], serves=_row(view)["serves"], frozen=view["frozen"], switched=_switched(view)
+        study=view["name"], serves=view["serves"], frozen=view["frozen"], switched=_switched(view)
     )
 
 

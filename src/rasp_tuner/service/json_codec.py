@@ -5,21 +5,21 @@ import math
 from collections import Counter
 from typing import Any
 
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.service_errors import InvalidJson
 
 MAX_INT_DIGITS = 40  # more than any knob or metric needs; longer numbers would be slow
 MAX_NAMES = 1_024  # of one object: more than a study's knobs or context have
 
 
 def loads(body: bytes | str) -> Any:
-    """The value of a JSON text; raises a 400 that says what is wrong."""
+    """The value of a JSON text; raises InvalidJson, which says what is wrong."""
     try:
         told = body if isinstance(body, str) else body.decode(json.detect_encoding(body), "surrogatepass")
         value = _DECODER.decode(told)
         if b"\\u" in body if isinstance(body, bytes) else "\\u" in body:
             json.dumps(value, ensure_ascii=False).encode()  # raises on half a surrogate pair
     except (ValueError, RecursionError) as reason:
-        raise HttpError(400, "invalid_json", f"the body is not strict JSON: {_reason(reason)}") from None
+        raise InvalidJson(f"the body is not strict JSON: {_reason(reason)}") from None
     return value
 
 

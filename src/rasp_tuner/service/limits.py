@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from rasp_tuner.feature_flags import FLAG_LEASE_S
 
+LARGE_BODY_BYTES = 65_536  # larger ones are read beside the event loop: a MiB of JSON may take a third of a second
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     body: int = 1_048_576  # bytes of a request
     import_body: int = 268_435_456  # bytes of an imported study, and of all that are read at a time
-    bodies: int = 67_108_864  # bytes of all other requests that are read or answered at a time; more are refused
+    small_bodies: int = 67_108_864  # bytes of other bodies that are read or answered at a time, up to 64 KiB each
+    large_bodies: int = 67_108_864  # of larger ones; a caller has a share of both
     batch: int = 1_000  # asks or tells in one request
     knobs: int = 64
     metrics: int = 16
@@ -50,6 +53,70 @@ class TokenBuckets:
         if len(self._levels) > self.MAX_CALLERS:
             del self._levels[next(iter(self._levels))]
         return allowed
+
+
+class BodyShares:
+    """Bytes of bodies under way, by caller. Each may hold a third of what it leaves free: others find room."""
+
+    FREE_FOR_HELD = 3  # bytes that must stay free for each that a caller holds: a quarter of all, if it is alone
+
+    def __init__(self, total: int, free_for_held: int = FREE_FOR_HELD) -> None:
+        """`free_for_held` 0: whoever comes first."""
+        self._total, self._free_for_held = total, free_for_held
+        self._all, self._held = 0, dict[str, int]()
+
+    def take(self, caller: str, size: int) -> bool:
+        """Whether the caller may hold so many bytes more; if so they are counted, until `give`."""
+        own, left = self._held.get(caller, 0) + size, self._total - self._all - size
+        if left < self._free_for_held * own:
+            return False
+        self._held[caller] = own
+        self._all += size
+        return True
+
+    def give(self, caller: str, size: int) -> None:
+        self._all -= size
+        self._held[caller] -= size
+        if not self._held[caller]:
+            del self._held[caller]
+
+    def held(self, caller: str) -> int:
+        return self._held.get(caller, 0)
+
+
+class BodyRoom:
+    """Room for bodies: small ones, large ones and imports do not take it from each other."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.small, self.large = BodyShares(limits.small_bodies), BodyShares(limits.large_bodies)
+        self.imports = BodyShares(limits.import_body, 0)
+
+
+class HeldBody:
+    """The part of a body that has come."""
+
+    __slots__ = ("_caller", "_room", "_shares", "size")
+
+    def __init__(self, room: BodyRoom, caller: str, is_import: bool) -> None:
+        self._room, self._caller = room, caller
+        self._shares, self.size = room.imports if is_import else room.small, 0
+
+    def grow(self, more: int) -> bool:
+        """Whether there is room for more of it."""
+        if self._shares is self._room.small and self.size + more > LARGE_BODY_BYTES:
+            more += self.release()
+            self._shares = self._room.large
+        if not self._shares.take(self._caller, more):
+            return False
+        self.size += more
+        return True
+
+    def release(self) -> int:
+        """Count it no longer: it is answered, or its sender has gone. How many bytes it was."""
+        size, self.size = self.size, 0
+        if size:
+            self._shares.give(self._caller, size)
+        return size
 
 
 class ConnectionCount:

@@ -3,16 +3,16 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service import http_errors
+from rasp_tuner.service import service_errors
 from rasp_tuner.service.auth import ApiKeys, Caller
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.service_errors import Conflict, InvalidRequest, ServiceError
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.erasure import Replay, erasure_query
 from rasp_tuner.service.storage.jobs import MORE, WriterJob
@@ -22,7 +22,7 @@ from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.storage.writer import Writer
 from rasp_tuner.service.study import study_snapshot
-from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_default_given
+from rasp_tuner.service.study.definition import StudyDefinition, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import StudySummary
@@ -100,17 +100,17 @@ class Service:
         weight: int = 1,
         study: str | None = None,
     ) -> Any:
-        """The answer of a job, or the HttpError it raised; a 503 at once if too many jobs wait.
+        """The answer of a job, or the error it raised; Unavailable at once if too many jobs wait.
 
         No study may take more than half of the room: those of others must find some.
         """
         if not self.writer.is_alive():
-            raise http_errors.storage_failed()
+            raise service_errors.storage_failed()
         if writes and self.leases is not None and not self.leases.holds:
-            raise http_errors.lease_over()
+            raise service_errors.lease_over()
         waiting, of_study = self._waiting[writes], self._waiting_of.get((study, writes), 0)
         if waiting + weight > self.limits.waiting or of_study + weight > max(self.limits.waiting // 2, 1):
-            raise http_errors.overloaded()
+            raise service_errors.overloaded()
         self._add_waiting(study, writes, weight)
         future = asyncio.get_running_loop().create_future()
         self.writer.put(WriterJob(run, writes, future, study, caller_name.get()))
@@ -131,7 +131,7 @@ class Service:
         if not (writer.is_alive() and writer.ready.is_set()):
             return "the writer does not run"
         if self.leases is not None and not self.leases.holds:
-            return http_errors.lease_over().message
+            return service_errors.lease_over().message
         if writer.loading is not None:
             return f"study {writer.loading!r} is being built from its log"
         if not writer.failing and time.monotonic() - writer.committed_at > TRUST_WRITE_S:
@@ -141,28 +141,24 @@ class Service:
                 await asyncio.wait_for(asyncio.shield(self._testing), TEST_WRITE_S)
             except TimeoutError:
                 return f"the writer has not come to a test write for {TEST_WRITE_S:g} s"
-            except HttpError as error:
+            except ServiceError as error:
                 return error.message
         return writer.failing
 
     # studies
 
-    async def create(self, request: Mapping[str, Any], caller: Caller) -> tuple[bool, dict[str, Any]]:
-        """Whether the study is new, and its view; a 409 if the name has another definition.
-
-        A request of a program for version 0.1 opens the study which that version made of it.
-        """
+    def create(self, request: Mapping[str, Any], caller: Caller) -> Awaitable[tuple[bool, dict[str, Any]]]:
+        """Whether the study is new, and its view; a Conflict if the name has another definition."""
         definition = StudyDefinition.from_wire(request)
-        older = StudyDefinition.from_wire(as_stored(request))
 
         def run(work: UnitOfWork) -> tuple[bool, dict[str, Any]]:
             if work.cache.row(definition.name) is not None:
                 live = work.study(definition.name)
-                if live.definition not in (definition, older):
+                if live.definition != definition:
                     message = (
                         f"study {definition.name!r} exists with another definition; delete it or take another name"
                     )
-                    raise HttpError(409, "conflict", message, "name")
+                    raise Conflict(message, "name")
                 return False, self.view(live, work)
             check_default_given(request)
             self._check_study_limit(work)
@@ -170,14 +166,11 @@ class Service:
             work.audit(caller.name, "study created", definition.name)
             return True, self.view(live, work)
 
-        result: tuple[bool, dict[str, Any]] = await self.submit(run, writes=True, study=definition.name)
-        return result
+        return self.submit(run, writes=True, study=definition.name)
 
     def _check_study_limit(self, work: UnitOfWork) -> None:
         if len(work.cache.rows) >= self.limits.studies:
-            raise HttpError(
-                409, "conflict", f"there are {self.limits.studies} studies already, which is the limit", "name"
-            )
+            raise Conflict(f"there are {self.limits.studies} studies already, which is the limit", "name")
 
     async def list_studies(self, query: ListQuery) -> dict[str, Any]:
         """The views of a page of studies; without a limit it waits for those that are not in memory yet."""
@@ -186,11 +179,11 @@ class Service:
         missing, until = page.missing, time.monotonic() + PAGE_S
         while missing and (query.limit is None or time.monotonic() < until):
             name = missing.pop(0)
-            with contextlib.suppress(HttpError):  # deleted meanwhile, or damaged: a request by name explains
+            with contextlib.suppress(ServiceError):  # deleted meanwhile, or damaged: a request by name explains
                 page.views[name] = await self._read_view(name)
         return page.answer(len(missing))
 
-    async def _read_view(self, name: str) -> dict[str, Any]:
+    def _read_view(self, name: str) -> Awaitable[dict[str, Any]]:
         """The view of a study; it is loaded only if nothing is known of it."""
         cache = self.writer.cache
         known = name in cache.live or name in cache.away
@@ -198,12 +191,11 @@ class Service:
         def run(work: UnitOfWork) -> dict[str, Any]:
             return self.view(cache.away.get(name) or work.study(name), work)
 
-        view: dict[str, Any] = await self.submit(run, writes=False, study=None if known else name)
-        return view
+        return self.submit(run, writes=False, study=None if known else name)
 
-    async def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Any:
+    def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Awaitable[Any]:
         """The result of `read` on a study; it must change nothing."""
-        return await self.submit(lambda work: read(work.study(name), work), writes=False, study=name)
+        return self.submit(lambda work: read(work.study(name), work), writes=False, study=name)
 
     async def delete(self, name: str, caller: Caller) -> None:
         def run(work: UnitOfWork) -> None:
@@ -219,9 +211,7 @@ class Service:
         def run(work: UnitOfWork) -> dict[str, Any]:
             name = new.definition.name
             if work.cache.row(name) is not None:
-                raise HttpError(
-                    409, "conflict", f"a study {name!r} exists already; import it under another name", "name"
-                )
+                raise Conflict(f"a study {name!r} exists already; import it under another name", "name")
             self._check_study_limit(work)
             live = work.adopt_study(new, events)
             work.add_snapshot(live, live.seq, snapshot)
@@ -235,7 +225,7 @@ class Service:
         """Add a line to the audit log."""
         await self.submit(lambda work: work.audit(caller.name, action, subject), writes=True)
 
-    async def freeze(self, name: str, frozen: bool, caller: Caller, *, default: bool = False) -> dict[str, Any]:
+    def freeze(self, name: str, frozen: bool, caller: Caller, *, default: bool = False) -> Awaitable[dict[str, Any]]:
         """Stop or start exploring; `default`: every ask gets the default and not the recommendation."""
 
         def run(work: UnitOfWork) -> dict[str, Any]:
@@ -246,10 +236,11 @@ class Service:
                 work.audit(caller.name, f"study {'frozen' if frozen else 'unfrozen'}{' at default' * default}", name)
             return {"frozen": frozen, "serves": live.serves, "switched": live.switched}
 
-        result: dict[str, Any] = await self.submit(run, writes=True, study=name)
-        return result
+        return self.submit(run, writes=True, study=name)
 
-    async def decide(self, name: str, id: str, caller: Caller, *, refused_s: float | None = None) -> dict[str, Any]:
+    def decide(
+        self, name: str, id: str, caller: Caller, *, refused_s: float | None = None
+    ) -> Awaitable[dict[str, Any]]:
         """Approve a suggestion that waits; or refuse it for so many seconds."""
         approved = refused_s is None
 
@@ -261,8 +252,7 @@ class Service:
             work.audit(caller.name, f"suggestion {said}", f"{name}: {id}")
             return {"id": id, "status": said, "until": event.body.get("until")}
 
-        result: dict[str, Any] = await self.submit(run, writes=True, study=name)
-        return result
+        return self.submit(run, writes=True, study=name)
 
     async def forget(self, name: str, wanted: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Erase records: the study is rebuilt as if it never had them, then the files are cleaned."""
@@ -292,7 +282,7 @@ class Service:
         if study is not None:
             study.fallbacks.add(report, time.time())
 
-    async def ask(self, name: str, contexts: list[Any]) -> list[dict[str, Any]]:
+    def ask(self, name: str, contexts: list[Any]) -> Awaitable[list[dict[str, Any]]]:
         """One suggestion for each context; a wrong context raises before the first is made."""
 
         made: list[dict[str, Any]] = []
@@ -303,15 +293,14 @@ class Service:
                 try:
                     live.tuner.check_context(context)
                 except RaspError as error:
-                    raise http_errors.invalid(f"contexts[{i}]: {error}", f"contexts[{i}]") from error
+                    raise InvalidRequest(f"contexts[{i}]: {error}", f"contexts[{i}]") from error
             for context in contexts[len(made) :]:
                 made.append(self.suggest(work, live, context))
                 if work.piece_ends() and len(made) < len(contexts):
                     return MORE
             return made
 
-        suggestions: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(contexts), study=name)
-        return suggestions
+        return self.submit(run, writes=True, weight=len(contexts), study=name)
 
     def suggest(
         self, work: UnitOfWork, live: LiveStudy, context: Any, flag: dict[str, str] | None = None
@@ -326,16 +315,15 @@ class Service:
         stop = live.stop_of(number)
         return {"id": ask_id(number), "params": event.body["params"], "expires_at": expires, "stop": stop}
 
-    async def tell(self, name: str, answer: Answer) -> dict[str, Any]:
+    def tell(self, name: str, answer: Answer) -> Awaitable[dict[str, Any]]:
         """The result of one tell."""
 
         def run(work: UnitOfWork) -> dict[str, Any]:
             return self.learn(work, work.study(name, writes=True), answer)
 
-        told: dict[str, Any] = await self.submit(run, writes=True, study=name)
-        return told
+        return self.submit(run, writes=True, study=name)
 
-    async def tell_batch(self, name: str, tells: list[Answer]) -> list[dict[str, Any]]:
+    def tell_batch(self, name: str, tells: list[Answer]) -> Awaitable[list[dict[str, Any]]]:
         """One result for each tell; each is accepted or rejected on its own."""
 
         told: list[dict[str, Any]] = []
@@ -348,18 +336,15 @@ class Service:
                     return MORE
             return told
 
-        results: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(tells), study=name)
-        return results
+        return self.submit(run, writes=True, weight=len(tells), study=name)
 
     def _tell_in_batch(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
         try:
             return self.learn(work, live, answer)
         except RaspError as error:
-            rejected = http_errors.from_library_error(error)
-        except HttpError as error:
-            rejected = error
+            rejected = service_errors.as_service_error(error)
         self.telemetry.count_rejected(rejected.code)
-        return {"id": answer.id, "status": "rejected", **rejected.body()}
+        return {"id": answer.id, "status": "rejected", **rejected.to_json()}
 
     def learn(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
         """The result of one tell, within a job."""
@@ -372,7 +357,7 @@ class Service:
         work.add_event(live, outcome)
         return {"id": id, "status": "learned", "late": live.answer_was_late(outcome)}
 
-    async def observe(
+    def observe(
         self,
         name: str,
         context: Any,
@@ -380,7 +365,7 @@ class Service:
         metrics: dict[str, float],
         key: str | None,
         stopped: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         def run(work: UnitOfWork) -> dict[str, Any]:
             live = work.study(name, writes=True)
             event = live.observe(context, params, metrics, key, work.now, work.event_log(live), stopped)
@@ -389,8 +374,7 @@ class Service:
             work.add_event(live, event)
             return {"status": "learned"}
 
-        observed: dict[str, Any] = await self.submit(run, writes=True, study=name)
-        return observed
+        return self.submit(run, writes=True, study=name)
 
     async def metrics(self) -> bytes:
         """The answer to /metrics."""

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps_text
+from rasp_tuner.service.service_errors import TooMany, Unavailable
 from rasp_tuner.service.study.live_study import LiveStudy
 
 MIN_INTERVAL_S = 0.2
@@ -30,12 +30,12 @@ class SseBroadcaster:
         return self._watchers.total()
 
     def check_stream_limit(self, caller: str) -> None:
-        """Raise a 503 if the maximum number of streams is open, a 429 if it is for this key or address."""
+        """Raise Unavailable if the maximum number of streams is open, TooMany if it is for this key or address."""
         if self.streams >= self._max_streams:
-            raise HttpError(503, "overloaded", f"{self._max_streams} live streams are open already", retry_after=5)
+            raise Unavailable(f"{self._max_streams} live streams are open already", "overloaded", 5)
         if self._callers[caller] >= self._max_streams_of_one:
             message = f"{self._max_streams_of_one} live streams of this key or address are open already"
-            raise HttpError(429, "rate_limited", message, retry_after=5)
+            raise TooMany(message, retry_after=5)
 
     def publish(self, studies: Sequence[LiveStudy]) -> None:
         """Called by the writer after a commit."""

@@ -11,7 +11,7 @@ from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.auto import Auto
 from rasp_tuner.space.choices import Bool, Categorical
-from rasp_tuner.space.numbers import MOST_DIGITS, MOST_LEVELS, Float, Int, PowerOfTwo
+from rasp_tuner.space.numbers import MOST_LEVELS, Float, Int, PowerOfTwo
 from rasp_tuner.space.rules import Axis, Knob, Rules, axes_of
 from rasp_tuner.space.values import Params, Value
 
@@ -143,13 +143,9 @@ class Space:
         data: Mapping[str, Any],
         constraints: Sequence[str] = (),
         default: Mapping[str, object] | None = None,
-        digits: int = MOST_DIGITS,
     ) -> "Space":
-        """A space from `{"pool": {"type": "int", "low": 1, "high": 64, "log": true}, ...}`.
-
-        Floats without a step that say nothing of digits have so many; version 0.1 wrote none, and had twelve.
-        """
-        knobs = {name: knob_from_json(f"space[{name!r}]", fields, digits) for name, fields in data.items()}
+        """A space from `{"pool": {"type": "int", "low": 1, "high": 64, "log": true}, ...}`."""
+        knobs = {name: knob_from_json(f"space[{name!r}]", fields) for name, fields in data.items()}
         return cls(knobs, constraints, default)
 
 
@@ -173,8 +169,8 @@ def _when_json(knob: Knob) -> dict[str, Any]:
     return {} if knob.when is None else {"when": {name: list(values) for name, values in knob.when.items()}}
 
 
-def knob_from_json(field: str, data: object, digits: int = MOST_DIGITS) -> Knob:
-    """The knob that JSON describes, a float with so many digits if it does not say; errors call it `field`."""
+def knob_from_json(field: str, data: object) -> Knob:
+    """The knob that JSON describes; errors call it `field`."""
     if not isinstance(data, Mapping):
         raise InvalidSpace(f"{field} must be a mapping with a type among {[*KINDS, OPTIONAL]}, got {show(data)}")
     settings = dict(data)
@@ -182,11 +178,9 @@ def knob_from_json(field: str, data: object, digits: int = MOST_DIGITS) -> Knob:
     if kind not in KINDS and kind != OPTIONAL:
         raise InvalidSpace(f"{field} needs a type among {[*KINDS, OPTIONAL]}, got {show(kind)}")
     if kind in ("auto", OPTIONAL) and "knob" in settings:
-        settings["knob"] = knob_from_json(f"{field}.knob", settings["knob"], digits)
+        settings["knob"] = knob_from_json(f"{field}.knob", settings["knob"])
     if kind == OPTIONAL:
         settings["word"] = None
-    if kind == "float" and settings.get("step") is None:
-        settings.setdefault("digits", digits)
     try:
         return KINDS["auto" if kind == OPTIONAL else kind](**settings)
     except TypeError as reason:

@@ -11,7 +11,6 @@ from typing import Any
 from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import (
-    DIGITS,
     Auto,
     Bool,
     Categorical,
@@ -41,7 +40,7 @@ def knob_of(name: str, spec: object) -> Knob:
     if not _NAME.fullmatch(name):
         raise InvalidSpace(f"a knob's name must be a word, for it is a {{placeholder}}, got {show(name)}")
     if isinstance(spec, Knob | Mapping):
-        return knob_from_json(f"knob {name!r}", spec, DIGITS) if isinstance(spec, Mapping) else spec
+        return knob_from_json(f"knob {name!r}", spec) if isinstance(spec, Mapping) else spec
     if not isinstance(spec, str):
         raise InvalidSpace(f"knob {name!r} must look like {EXAMPLES}, got {show(spec)}")
     kind, _, rest = spec.partition(":")

@@ -24,7 +24,8 @@ def head(response: Response, date: bytes, *, chunked: bool, closes: bool) -> byt
         lines.append(b"transfer-encoding: chunked\r\n")
     if closes:
         lines.append(b"connection: close\r\n")
-    lines += [f"{name.lower()}: {value}\r\n".encode() for name, value in response.headers.items()]
+    for name, value in response.headers.items():
+        lines.append(f"{name.lower()}: {value}\r\n".encode())
     lines.append(b"\r\n")
     return b"".join(lines)
 

@@ -17,12 +17,12 @@ from typing import Any
 import httptools
 from uvicorn.server import ServerState
 
-from rasp_tuner.service import http_errors
 from rasp_tuner.service.http.answers import CONTINUE, LAST_CHUNK, chunk, head
 from rasp_tuner.service.http.gateway import HEADERS_READ, Gateway
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.route import Request, Response, Route
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import ConnectionCount
+from rasp_tuner.service.service_errors import ServiceError, internal_error
 
 PIECE_BYTES = 16_384  # parsed at a time, so that limits are checked at least as often
 MAX_HEAD_BYTES = 32_768  # about: a piece more may come
@@ -73,7 +73,6 @@ class Exchange:
     is_begun: bool = False  # to be answered
     is_answered: bool = False
     parts: list[bytes] = field(default_factory=list)  # of the body
-    held: int = 0  # bytes of them, as the gateway counts
 
     @property
     def is_ready(self) -> bool:
@@ -101,10 +100,12 @@ class HttpConnection(asyncio.Protocol):
         self._lingers_for = 0  # bytes that may come after the last answer
         self._idle_since: float | None = None  # when the latest answer was sent, if nothing has come since
         self._streaming: asyncio.Task[None] | None = None
+        self._is_endless = False  # the answer under way
         self._write_paused_at: float | None = None
         self._can_write = asyncio.Event()
         self._can_write.set()
-        self._new_request()
+        self._url, self._headers, self._header_count = b"", dict[bytes, bytes](), 0
+        self._twice = b""  # a header that came twice
 
     # called by the transport
 
@@ -155,6 +156,15 @@ class HttpConnection(asyncio.Protocol):
                 if now.is_too_long:
                     self._refuse("The request is too long.")
 
+    def eof_received(self) -> bool:
+        """The client has ended its side: what came whole is answered, but a stream without end is over."""
+        last = self._receiving
+        if last is not None and not last.is_ready:
+            self._unanswered.remove(last)
+            self._release(last)
+        self._end_after_answers()
+        return bool(self._unanswered) and not self._is_endless
+
     def pause_writing(self) -> None:
         self._write_paused_at = self._loop.time()
         self._can_write.clear()
@@ -165,14 +175,10 @@ class HttpConnection(asyncio.Protocol):
 
     # called by the parser; what is raised ends in a 400
 
-    def _new_request(self) -> None:
-        self._url, self._headers, self._twice = b"", dict[bytes, bytes](), b""
-        self._header_count = 0
-
     def on_message_begin(self) -> None:
         before, self._idle_since = self._incoming, None
         self._incoming = Incoming(self._loop.time() if before is None else before.began)
-        self._new_request()
+        self._url, self._headers, self._header_count, self._twice = b"", {}, 0, b""
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -198,14 +204,15 @@ class HttpConnection(asyncio.Protocol):
             if self._twice:
                 raise HttpError(400, "invalid_request", f"the header {self._twice.decode()} comes twice")
             exchange.route = self._gateway.admit(exchange.request)
-        except HttpError as error:
+        except ServiceError as error:
             exchange.refusal = self._gateway.refuse(error, exchange.request)
         except Exception:
             log.exception("a request failed")
-            exchange.refusal = self._gateway.failure(http_errors.internal_error(), exchange.request)
+            exchange.refusal = self._gateway.failure(internal_error(), exchange.request)
         self._unanswered.append(exchange)
         self._read(len(self._unanswered) == 1)
-        self._advance()
+        if exchange.route is None or exchange.route.method != "POST" or exchange.expects_continue:
+            self._advance()
 
     def _exchange(self) -> Exchange:
         """What the head of a request says."""
@@ -229,14 +236,14 @@ class HttpConnection(asyncio.Protocol):
         if exchange is None or incoming is None:
             return
         incoming.body += len(body)
-        if exchange.is_begun or exchange.refusal is not None or exchange.route is None:
+        held = exchange.request.held
+        if exchange.is_begun or exchange.refusal is not None or exchange.route is None or held is None:
             incoming.unread += len(body)
             return
-        exchange.held += len(body)
         try:
-            self._gateway.hold(exchange.route, exchange.held - len(body), len(body))
+            self._gateway.hold(exchange.route, held, len(body))
             exchange.parts.append(body)
-        except HttpError as error:
+        except ServiceError as error:
             exchange.refusal = self._gateway.refuse(error, exchange.request)
             self._advance()
 
@@ -287,12 +294,12 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._idle_since = self._loop.time() if self._incoming is None else None
             self._read(len(self._unanswered) <= 1)
-            self._advance()
+            if self._unanswered:
+                self._advance()
 
     def _release(self, exchange: Exchange) -> None:
-        if exchange.route is not None and exchange.held:
-            self._gateway.release(exchange.route, exchange.held)
-            exchange.held = 0
+        if exchange.request.held is not None:
+            exchange.request.held.release()
 
     async def _send(self, response: Response, exchange: Exchange) -> None:
         exchange.keeps_alive &= not response.closes
@@ -304,9 +311,10 @@ class HttpConnection(asyncio.Protocol):
         async with aclosing(response.body) as parts:
             try:
                 part = await anext(parts, b"")
-            except HttpError as error:  # it is an error yet, and no broken answer
+            except ServiceError as error:  # it is an error yet, and no broken answer
                 self._write(self._gateway.refuse(error, exchange.request), closes=closes, is_head=is_head)
                 return
+            self._is_endless = response.is_endless
             self._write(response, closes=closes, chunked=exchange.chunks and not is_head)
             if not is_head:
                 await self._stream(part, parts, chunk if exchange.chunks else bytes)
@@ -326,7 +334,9 @@ class HttpConnection(asyncio.Protocol):
     def _write(self, response: Response, *, closes: bool, is_head: bool = False, chunked: bool = False) -> None:
         """The head, and the body if it is bytes and wanted."""
         if self._transport is not None:
-            date = b"".join([b"%s: %s\r\n" % header for header in self._state.default_headers])
+            date = b""
+            for header in self._state.default_headers:
+                date += b"%s: %s\r\n" % header
             body = response.body if isinstance(response.body, bytes) and not is_head else b""
             self._transport.write(head(response, date, chunked=chunked, closes=closes) + body)
 

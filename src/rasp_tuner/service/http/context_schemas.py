@@ -3,24 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
+from pydantic import ConfigDict, Field
 
+from rasp_tuner.answer_models import LazyModel, Number, Word
 from rasp_tuner.contexts import HASHED_WIDTH, kind_of
-from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.service.http_errors import from_library_error
-
-Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
-Number = FiniteFloat
-ContextValue = FiniteFloat | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
-# A list stops at its first wrong entry: to collect the errors of a hundred thousand takes seconds.
-ContextList = Annotated[list[ContextValue], Field(max_length=1_024, fail_fast=True)]
-ContextValues = dict[Word, ContextValue] | ContextList | None
-
-
-class LazyModel(BaseModel):
-    """Compiled at first use, not at every start."""
-
-    model_config = ConfigDict(defer_build=True)
 
 
 class StrictModel(LazyModel):
@@ -60,7 +46,4 @@ def dimensions(context: Mapping[str, Any] | Sequence[str]) -> int:
     if not isinstance(context, Mapping):
         return len(context)
     plain = {name: one if isinstance(one, str) else one.model_dump() for name, one in context.items()}
-    try:
-        return sum(kind_of(f"context[{name!r}]", one).dim for name, one in plain.items())
-    except InvalidSpace as error:
-        raise from_library_error(error) from error
+    return sum(kind_of(f"context[{name!r}]", one).dim for name, one in plain.items())

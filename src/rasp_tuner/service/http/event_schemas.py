@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from rasp_tuner.service.http.context_schemas import StrictModel, Word
+from rasp_tuner.answer_models import Word
+from rasp_tuner.service.http.context_schemas import StrictModel
 from rasp_tuner.service.http.schemas import (
     ContextField,
     ControlField,

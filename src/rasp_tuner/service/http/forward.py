@@ -16,13 +16,14 @@ from urllib.parse import urlencode
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.feature_flags import readings
-from rasp_tuner.service import http_errors
+from rasp_tuner.service import service_errors
+from rasp_tuner.service.http.http_errors import HttpError, owner_away, owner_lost
 from rasp_tuner.service.http.list_response import list_response
 from rasp_tuner.service.http.peer_client import NotSent, PeerAnswer, PeerClient
 from rasp_tuner.service.http.query import MOST_IN_PAGE, list_query
 from rasp_tuner.service.http.route import IMPORT_PATH, OFREP_PATH, Request, Response, Route
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.service import Service
+from rasp_tuner.service.service_errors import NotFound, Unavailable
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StoredStudy
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -88,7 +89,7 @@ class Forwarder:
             if answer is not None:
                 return answer
             await asyncio.sleep(TRY_AGAIN_S)
-        raise http_errors.owner_away()
+        raise owner_away()
 
     async def _study_of_flag(self, request: Request, marked: bool) -> str | None:
         """The study that a flag or an event is about; None: there is none, or the request has parts."""
@@ -98,8 +99,10 @@ class Forwarder:
                 try:
                     await self._owner(name, new=False, look_again=marked)
                     return name
-                except HttpError as error:  # there is none, or nobody can say: a shorter name may be ours
-                    unreachable = error if error.status >= 500 else unreachable
+                except NotFound:
+                    continue  # a shorter name may be one
+                except Unavailable as error:  # nobody can say: a shorter name may be ours
+                    unreachable = error
         if unreachable is not None:
             raise unreachable
         return None
@@ -122,20 +125,20 @@ class Forwarder:
                 del self._routes[next(iter(self._routes))]
             return found
         if found is None and not new:
-            raise http_errors.unknown_study(name)
+            raise service_errors.unknown_study(name)
         return None
 
     async def _search(self, name: str) -> Peer | StoredStudy | None:
         if not self._leases.holds:
-            raise http_errors.lease_over()
+            raise service_errors.lease_over()
         for _ in range(MAX_TRIES):
             try:
                 return await asyncio.to_thread(self._leases.find, name)
             except BeingTaken:
                 await asyncio.sleep(TRY_AGAIN_S)
             except SQLAlchemyError as error:
-                raise http_errors.storage_failed() from error
-        raise http_errors.owner_away()
+                raise service_errors.storage_failed() from error
+        raise owner_away()
 
     async def _send_on(self, peer: Peer, request: Request) -> Response | None:
         """The answer of another server; None if it is not the owner."""
@@ -143,7 +146,7 @@ class Forwarder:
         try:
             return await self._while_alive(peer, self._exchange(peer, request))
         except NotSent as error:
-            raise http_errors.owner_away() from error
+            raise owner_away() from error
 
     async def _exchange(self, peer: Peer, request: Request) -> Response | None:
         """The same, while that server lives; if it is a stream, only its head was read."""
@@ -175,12 +178,12 @@ class Forwarder:
             while not task.done():
                 await asyncio.wait({task}, timeout=CHECK_PEER_S)
                 if not task.done() and not self._leases.is_alive(peer):
-                    raise http_errors.owner_lost()
+                    raise owner_lost()
             return task.result()
         except NotSent:
             raise
         except ConnectionError as error:
-            raise http_errors.owner_lost() from error
+            raise owner_lost() from error
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -1,36 +1,40 @@
 """Gateway: checks every request, calls its route and gives the answer.
 
 `admit` looks at the head of a request: host, origin, key, scope, rate, type and size of the body, in this order, so
-that what is cheap comes first. `hold` counts its body as it comes. `answer` is for the whole request.
+that what is cheap comes first. `hold` counts its body as it comes, in the share of its caller. `answer` is for the
+whole request.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rasp_tuner.service import http_errors
+from rasp_tuner.errors import RaspError
+from rasp_tuner.service import service_errors
 from rasp_tuner.service.auth import Caller
+from rasp_tuner.service.http.fair_pool import FairPool
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.ofrep_errors import ofrep_error
 from rasp_tuner.service.http.origins import NOWHERE, Origins
 from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response
 from rasp_tuner.service.http.routes import match_route
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps, loads
-from rasp_tuner.service.limits import TokenBuckets
+from rasp_tuner.service.limits import LARGE_BODY_BYTES, BodyRoom, HeldBody, TokenBuckets
 from rasp_tuner.service.service import Service, caller_name
+from rasp_tuner.service.service_errors import Moved, ServiceError
 from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 
 Forward = Callable[[Route, Request], Awaitable[Response | None]]  # see forward.py
 
 MAX_QUERY_BYTES = 1_024
-LARGE_BODY_BYTES = 65_536  # read beside the event loop: a MiB of JSON may take a third of a second
+MAX_HOSTS_SEEN = 64
+LARGE_BODY_THREADS = 4  # that read large bodies
 HEADERS_READ = {
     b"host",
     b"authorization",
     b"content-type",
     b"content-length",
+    b"transfer-encoding",
     b"origin",
     b"sec-fetch-site",
     b"x-api-key",
@@ -49,27 +53,35 @@ class Gateway:
         self._keys, self._limits = service.keys, service.limits
         self._hosts = {host.lower() for host in hosts}
         self._buckets = TokenBuckets(self._limits.rate, self._limits.burst)
-        self._held = {True: 0, False: 0}  # bytes of bodies, of imports and of other requests
-        self._large_bodies = ThreadPoolExecutor(1, "rasp-json")  # one: who sends many waits for their own
+        self._hosts_seen: set[bytes] = set()  # headers of requests that meant this server, a few
+        self._room, self._most_bytes = BodyRoom(self._limits), (self._limits.body, self._limits.import_body)
+        self._large_bodies = FairPool(LARGE_BODY_THREADS, "rasp-json")
 
     def close(self) -> None:
-        self._large_bodies.shutdown(wait=False, cancel_futures=True)
+        self._large_bodies.close()
 
     def admit(self, request: Request) -> Route:
-        """The route of a request, which is allowed as far as its head tells; raises an HttpError."""
+        """The route of a request, which is allowed as far as its head tells; raises a ServiceError."""
         headers = request.headers
-        self._check_host(headers.get(b"host", b"").decode("latin-1"))
+        if (
+            headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked"
+        ):  # no body that its sender did not mean
+            raise HttpError(
+                501, "not_implemented", "only chunked is known as Transfer-Encoding: send the body as it is"
+            )
+        if (host := headers.get(b"host", b"")) not in self._hosts_seen:
+            self._check_host(host)
         if len(request.query_string) > MAX_QUERY_BYTES:
             raise HttpError(414, "too_large", f"the query may have at most {MAX_QUERY_BYTES} bytes")
         route, request.parameters = match_route(request.method, request.path)
-        if route.method != "GET":
+        if route.method != "GET" and (b"origin" in headers or b"sec-fetch-site" in headers):
             self._check_origin(request)
         caller = request.caller = self._caller(request, route)
         request.account = caller.name if caller.name != "local" else request.address
         if not self._buckets.take(request.account):
             raise HttpError(429, "rate_limited", f"more than {self._limits.rate:g} requests a second", retry_after=1)
         if route.needs == "write" and self._service.queue_is_full:
-            raise http_errors.overloaded()
+            raise service_errors.overloaded()
         if route.method == "POST":
             kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower().decode("latin-1")
             if kind not in route.content_types:
@@ -77,31 +89,28 @@ class Gateway:
             length = headers.get(b"content-length", b"0")
             if not length.isdigit():
                 raise HttpError(400, "invalid_request", "Content-Length must be a number")
-            self._check_size(route, int(length))
+            if int(length) > self._most_bytes[route.is_import]:
+                raise self._too_large(route)
+            request.held = HeldBody(self._room, request.account, route.is_import)
         return route
 
-    def hold(self, route: Route, before: int, more: int) -> None:
-        """Count bytes of a body, of which some came before, until `release`; raises a 413 or a 503."""
-        self._held[route.is_import] += more
-        self._check_size(route, before + more)
-        if self._held[route.is_import] > (self._limits.import_body if route.is_import else self._limits.bodies):
-            raise http_errors.overloaded()
+    def hold(self, route: Route, body: HeldBody, more: int) -> None:
+        """Count bytes of a body, until they are released; raises a 413 or a 503."""
+        if body.size + more > self._most_bytes[route.is_import]:
+            raise self._too_large(route)
+        if not body.grow(more):
+            raise service_errors.overloaded()
 
-    def release(self, route: Route, size: int) -> None:
-        """Count a body no longer: it is answered, or its sender has gone."""
-        self._held[route.is_import] -= size
+    def _too_large(self, route: Route) -> HttpError:
+        most = self._most_bytes[route.is_import]
+        return HttpError(413, "too_large", f"the body may have at most {most} bytes")
 
-    def _check_size(self, route: Route, size: int) -> None:
-        most = self._limits.import_body if route.is_import else self._limits.body
-        if size > most:
-            raise HttpError(413, "too_large", f"the body may have at most {most} bytes")
-
-    def refuse(self, error: HttpError, request: Request) -> Response:
+    def refuse(self, error: ServiceError, request: Request) -> Response:
         """The answer to a request that is not done."""
         self._service.telemetry.count_rejected(error.code)
         return self.failure(error, request)
 
-    def failure(self, error: HttpError, request: Request) -> Response:
+    def failure(self, error: ServiceError, request: Request) -> Response:
         """An error in the shape that the path of the request has."""
         if not request.path.startswith(OFREP_PATH):
             return error_response(error)
@@ -109,38 +118,48 @@ class Gateway:
 
     async def answer(self, route: Route, request: Request) -> Response:
         """The answer to a request that was admitted and has come whole; raises nothing."""
-        return self._origins.open(await self._answer(route, request), request)
-
-    async def _answer(self, route: Route, request: Request) -> Response:
         caller_name.set(request.caller.name)
         if route.has_parts:
             request.again = self.answer
         try:
             for has_moved in (False, True):
                 if self._forward is not None and (answer := await self._forward(route, request)) is not None:
-                    return answer
-                parsed = await self._parse(route, request.body)
+                    break
+                parsed = None
+                if route.parse is not None and len(request.body) > LARGE_BODY_BYTES:
+                    parsed = await self._large_bodies.run(request.account, lambda: self._parse(route, request.body))
+                elif route.parse is not None:
+                    parsed = self._parse(route, request.body)
                 try:
                     answer = await route.handler(self._service, request, parsed)
                     break
-                except HttpError as error:
-                    if has_moved or error.code != http_errors.MOVED:  # it was not done: its new owner does it
+                except Moved:  # it was not done: its new owner does it
+                    if has_moved:
                         raise
-            if FALLBACKS_HEADER in request.headers:
+            if FALLBACKS_HEADER in request.headers and route.needs == "write":  # who may only read raises no alerts
                 self._service.add_fallbacks(request.parameters.get("name", ""), request.headers[FALLBACKS_HEADER])
-            return answer if isinstance(answer, Response) else Response(dumps(answer))
-        except HttpError as error:
-            return self.refuse(error, request)
+            response = answer if isinstance(answer, Response) else Response(dumps(answer))
+        except RaspError as error:
+            return self.refuse(service_errors.as_service_error(error), request)
         except Exception:
             log.exception("a request failed")
-            return self.failure(http_errors.internal_error(), request)
+            return self.failure(service_errors.internal_error(), request)
+        return self._origins.open(response, request) if b"origin" in request.headers else response
 
-    def _check_host(self, host: str) -> None:
+    def _parse(self, route: Route, body: bytes) -> Any:
+        """The body as the model of the route."""
+        value = {} if route.body_is_optional and not body else loads(body)
+        return None if route.parse is None else route.parse(value, self._limits)
+
+    def _check_host(self, given: bytes) -> None:
+        host = given.decode("latin-1")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         if name.strip("[]").lower() not in self._hosts:
             raise HttpError(
                 421, "wrong_host", f"this server is not {host[:80]!r}; start it with --allow-host to let it be"
             )
+        if len(self._hosts_seen) < MAX_HOSTS_SEEN:
+            self._hosts_seen.add(given)
 
     def _check_origin(self, request: Request) -> None:
         """Refuse writes from pages of other sites, but those that may; browsers name the origin."""
@@ -169,14 +188,3 @@ class Gateway:
             whose = "every study" if study is None else f"study {study!r}"
             raise HttpError(403, "forbidden", f"this key may not {route.needs} {whose}")
         return caller
-
-    async def _parse(self, route: Route, body: bytes) -> Any:
-        """The body as the model of the route; None if it has none."""
-        if not isinstance(route.takes, type):
-            return None
-        if not body and route.body_is_optional:
-            return route.read({}, self._limits)
-        if len(body) < LARGE_BODY_BYTES:
-            return route.read(loads(body), self._limits)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._large_bodies, lambda: route.read(loads(body), self._limits))

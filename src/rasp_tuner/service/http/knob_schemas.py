@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, FiniteFloat, StringConstraints
 
-from rasp_tuner.service.http.context_schemas import Number, StrictModel, Word
+from rasp_tuner.answer_models import Number, Word
+from rasp_tuner.service.http.context_schemas import StrictModel
 
 KnobValue = Annotated[str, StringConstraints(max_length=4_096)] | bool | int | FiniteFloat | None
 KnobValues = Annotated[list[KnobValue], Field(fail_fast=True)]

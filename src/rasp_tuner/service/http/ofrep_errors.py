@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rasp_tuner.service.flags import FLAG_NOT_FOUND, TARGETING_KEY_MISSING, flag_not_found
+from rasp_tuner.service.http.flags import FLAG_NOT_FOUND, TARGETING_KEY_MISSING, flag_not_found
+from rasp_tuner.service.http.http_errors import status_of
 from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, error_response
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
+from rasp_tuner.service.service_errors import ServiceError
 
 FLAGS_PATH = f"{OFREP_PATH}evaluate/flags/"
 OWN_CODES: Mapping[str, tuple[int, str]] = {  # code -> status and OFREP's code
@@ -19,16 +20,16 @@ OWN_CODES: Mapping[str, tuple[int, str]] = {  # code -> status and OFREP's code
 }
 
 
-def flag_error(error: HttpError, key: str | None) -> dict[str, Any]:
+def flag_error(error: ServiceError, key: str | None) -> dict[str, Any]:
     """The body of an error; `code` is ours, and says more."""
     told = {"errorCode": _status_and_code(error)[1], "errorDetails": error.message, "code": error.code}
     return told if key is None else {"key": key, **told}
 
 
-def ofrep_error(error: HttpError, request: Request) -> Response:
+def ofrep_error(error: ServiceError, request: Request) -> Response:
     """The answer to a request that failed or is refused."""
     plain, key = error_response(error), request.parameters.get("key")
-    if error.status == 421:
+    if status_of(error) == 421:
         return plain  # of one server to another, or to somebody who meant another
     if key is None and request.path.startswith(FLAGS_PATH):  # refused before its route was known
         key = request.path[len(FLAGS_PATH) :]
@@ -38,10 +39,10 @@ def ofrep_error(error: HttpError, request: Request) -> Response:
     )
 
 
-def _status_and_code(error: HttpError) -> tuple[int, str]:
+def _status_and_code(error: ServiceError) -> tuple[int, str]:
     if error.code == "invalid_value":
         field = error.field or ""
         if field.startswith("context"):
             return 400, "INVALID_CONTEXT"
         return 400, "PARSE_ERROR" if not field or field.startswith(("tracking", "events")) else "GENERAL"
-    return OWN_CODES.get(error.code, (error.status, "GENERAL"))
+    return OWN_CODES.get(error.code, (status_of(error), "GENERAL"))

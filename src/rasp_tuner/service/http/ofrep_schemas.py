@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from rasp_tuner.service.http.context_schemas import LazyModel
+from rasp_tuner.answer_models import LazyModel
 
 TARGETING = {"targetingKey": "host-7", "qps": 420.0}
 FLAG: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rasp_tuner.service.http_errors import invalid
+from rasp_tuner.service.service_errors import InvalidRequest
 from rasp_tuner.service.study.study_summary import SORTS
 from rasp_tuner.service.study_list import ListQuery
 
@@ -13,15 +13,15 @@ def int_from_query(given: Mapping[str, str], name: str, default: int, least: int
     """A whole number."""
     text = given.get(name, str(default))
     if not (text.isascii() and text.isdigit()) or len(text) > 12 or not least <= int(text) <= most:
-        raise invalid(f"{name} must be a whole number from {least} to {most}", name)
+        raise InvalidRequest(f"{name} must be a whole number from {least} to {most}", name)
     return int(text)
 
 
 def list_query(given: Mapping[str, str], only: str | None) -> ListQuery:
-    """Which studies of those a key may see; without `limit` all of them, as in version 0.1."""
+    """Which studies of those a key may see; without `limit` all of them."""
     sort = given.get("sort", "name")
     if sort not in SORTS:
-        raise invalid(f"sort must be one of {', '.join(SORTS)}", "sort")
+        raise InvalidRequest(f"sort must be one of {', '.join(SORTS)}", "sort")
     limit = int_from_query(given, "limit", 50, 1, MOST_IN_PAGE) if "limit" in given else None
     offset = int_from_query(given, "offset", 0, 0, MOST_OFFSET)
     return ListQuery(only, given.get("find", "")[:LONGEST_NAME], sort, limit, offset)

@@ -1,5 +1,6 @@
 """Route: one row of the table of routes, with all that is known of a path; and the request that its handler gets."""
 
+import functools
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +11,11 @@ from pydantic import BaseModel
 
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.http.http_errors import headers_of, status_of
 from rasp_tuner.service.json_codec import dumps
-from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.limits import HeldBody, Limits
 from rasp_tuner.service.service import Service
+from rasp_tuner.service.service_errors import ServiceError
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
 RequiredScope = Literal["nothing", "read", "write", "admin"]
@@ -21,7 +23,8 @@ RequiredScope = Literal["nothing", "read", "write", "admin"]
 STUDY_PATH = "/v1/studies/{name}"
 IMPORT_PATH = "/v1/studies/import"
 OFREP_PATH = "/ofrep/v1/"
-JSON, NDJSON = "application/json", "application/x-ndjson"
+JSON, NDJSON, EVENT_STREAM = "application/json", "application/x-ndjson", "text/event-stream"
+UNREAD = (413, 501)  # statuses of requests whose body is not read
 NOBODY = Caller("nobody", "read")
 
 
@@ -37,6 +40,7 @@ class Request:
     address: str  # of the client
     body: bytes = b""
     caller: Caller = NOBODY
+    held: HeldBody | None = None  # what counts the bytes of its body
     account: str = ""  # whose share of streams and requests it takes: the caller's key, or an address without keys
     parameters: Mapping[str, str] = field(default_factory=dict)  # of the path
     again: "Callable[[Route, Request], Awaitable[Response]] | None" = None  # answers a part of it; see `has_parts`
@@ -62,14 +66,19 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
     closes: bool = False  # the connection
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether it ends with its client."""
+        return self.content_type == EVENT_STREAM
+
 
 def json_response(value: Any, status: int = 200) -> Response:
     return Response(dumps(value), status)
 
 
-def error_response(error: HttpError) -> Response:
-    more = {"www-authenticate": "Bearer"} if error.status == 401 else {}
-    return Response(dumps(error.body()), error.status, headers={**error.headers(), **more}, closes=error.status == 413)
+def error_response(error: ServiceError) -> Response:
+    status = status_of(error)
+    return Response(dumps(error.to_json()), status, headers=headers_of(error), closes=status in UNREAD)
 
 
 # service, request and its body as a model -> a response, or the value of a JSON body
@@ -93,17 +102,17 @@ class Route:
     of_any_study: bool = False  # a key for one study will do, since the answer shows nothing of others
     fails: type[BaseModel] = schemas.Error  # what the answer is if it is an error
     has_parts: bool = False  # its handler has parts of the request answered one by one, each where its study is
-    parse: Callable[[Any, Limits], Any] | None = None  # instead of `schemas.parse`, where sizes depend on limits
+    parse: Callable[[Any, Limits], Any] | None = None  # a JSON body as a model; None: `schemas.parse`, or no model
 
-    @property
-    def content_types(self) -> Sequence[str]:
-        """Those that a body may have, the usual one first."""
-        return (self.takes, JSON) if isinstance(self.takes, str) else (JSON,)
+    content_types: tuple[str, ...] = field(init=False)  # that a body may have, the usual one first
+    is_import: bool = field(init=False)  # its body may be large
 
-    @property
-    def is_import(self) -> bool:
-        """Whether the body may be large."""
-        return isinstance(self.takes, str)
+    def __post_init__(self) -> None:
+        is_import = isinstance(self.takes, str)
+        object.__setattr__(self, "is_import", is_import)
+        object.__setattr__(self, "content_types", (self.takes, JSON) if is_import else (JSON,))
+        if self.parse is None and isinstance(self.takes, type):
+            object.__setattr__(self, "parse", functools.partial(schemas.parse, self.takes))
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -111,9 +120,3 @@ class Route:
         text = re.escape(self.path).replace(r"\{name\}", f"(?P<name>{NAME_PATTERN})")
         text = text.replace(r"\{id\}", "(?P<id>[^/]{1,40})").replace(r"\{key\}", "(?P<key>.{1,256})")
         return re.compile(text.replace(r"\{path:path\}", "(?P<path>.+)"), re.DOTALL)
-
-    def read(self, value: Any, limits: Limits) -> Any:
-        """A JSON body as the model that the handler gets; a 422 or 413 says what is wrong."""
-        if self.parse is not None:
-            return self.parse(value, limits)
-        return schemas.parse(self.takes, value) if isinstance(self.takes, type) else None

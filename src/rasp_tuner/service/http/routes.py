@@ -4,8 +4,8 @@ import asyncio
 import functools
 
 from rasp_tuner.service.http import routes_admin, routes_ofrep, routes_page, routes_study
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.route import Request, Response, Route
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.service import Service
 

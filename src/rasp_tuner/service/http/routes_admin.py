@@ -104,7 +104,7 @@ ROUTES = [
         "Stop exploring",
         schemas.Freeze,
         schemas.Frozen,
-        body_is_optional=True,  # there was none in version 0.1
+        body_is_optional=True,
     ),
     Route("POST", f"{STUDY_PATH}/approve", "admin", approve, "It may run", schemas.Approve, schemas.Decided),
     Route("POST", f"{STUDY_PATH}/refuse", "admin", refuse, "Not this one", schemas.Refuse, schemas.Decided),

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from rasp_tuner.feature_flags import TARGETING_KEY, readings
-from rasp_tuner.service.flags import TARGETING_KEY_MISSING, Target, evaluate, flag_not_found, one_knob, track
 from rasp_tuner.service.http import schemas
+from rasp_tuner.service.http.flags import TARGETING_KEY_MISSING, Target, evaluate, flag_not_found, one_knob, track
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.ofrep_errors import FLAGS_PATH
 from rasp_tuner.service.http.ofrep_schemas import (
     EvaluatedFlag,
@@ -25,10 +26,10 @@ from rasp_tuner.service.http.ofrep_schemas import (
 )
 from rasp_tuner.service.http.origins import PREFLIGHT
 from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route
-from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
+from rasp_tuner.service.service_errors import InvalidRequest
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
 BULK_BODY_BYTES = 65_536  # it is read once for each study
@@ -149,7 +150,7 @@ def _target(given: Mapping[str, Any] | None) -> Target:
     context = given or {}
     key = context.get(TARGETING_KEY)
     if key is not None and not isinstance(key, str):
-        raise invalid(f"context.{TARGETING_KEY} must be a text", f"context.{TARGETING_KEY}")
+        raise InvalidRequest(f"context.{TARGETING_KEY} must be a text", f"context.{TARGETING_KEY}")
     return Target(context, key or None)
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from rasp_tuner import __version__
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.route import Request, Response, Route, json_response
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION
 

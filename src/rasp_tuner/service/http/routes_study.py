@@ -1,12 +1,13 @@
 """Routes of one study: ask, tell, read."""
 
 import functools
+from collections.abc import Awaitable
 from typing import Any
 
-from rasp_tuner.service.http.forecast_schemas import WhatIf, WhatIfAnswer
+from rasp_tuner.answer_models import WhatIf
 from rasp_tuner.service.http.query import int_from_query
+from rasp_tuner.service.http.route import EVENT_STREAM, Request, Response, Route
 from rasp_tuner.service.http.route import STUDY_PATH as STUDY
-from rasp_tuner.service.http.route import Request, Response, Route
 from rasp_tuner.service.http.schemas import (
     Ask,
     AskBatch,
@@ -29,10 +30,11 @@ from rasp_tuner.service.http.schemas import (
     Told,
     ToldBatch,
     Waiting,
+    WhatIfRequest,
     parse_batch,
 )
-from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.service import Answer, Service
+from rasp_tuner.service.service_errors import InvalidRequest
 from rasp_tuner.service.sse import live_row
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -49,23 +51,23 @@ async def ask_batch(service: Service, request: Request, asked: AskBatch) -> Any:
     return {"suggestions": await service.ask(request.study, list(asked.contexts))}
 
 
-async def tell(service: Service, request: Request, told: Tell) -> Any:
-    return await service.tell(request.study, Answer(told.id, told.metrics, "", told.params, told.stopped, told.control))
+def tell(service: Service, request: Request, told: Tell) -> Awaitable[Any]:
+    return service.tell(request.study, Answer(told.id, told.metrics, "", told.params, told.stopped, told.control))
 
 
 async def tell_batch(service: Service, request: Request, told: TellBatch) -> Any:
     for i, one in enumerate(told.tells):
         if (one.metrics is None) == (one.failed is None):
-            raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
+            raise InvalidRequest(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
         if one.metrics is None and (one.stopped or one.control is not None):
             said = "was not stopped" if one.stopped else "has no control"
-            raise invalid(f"tells.{i}: a run that failed {said}", f"tells.{i}")
+            raise InvalidRequest(f"tells.{i}: a run that failed {said}", f"tells.{i}")
     tells = [Answer(one.id, one.metrics, one.failed or "", one.params, one.stopped, one.control) for one in told.tells]
     return {"results": await service.tell_batch(request.study, tells)}
 
 
-async def tell_failed(service: Service, request: Request, told: TellFailed) -> Any:
-    return await service.tell(request.study, Answer(told.id, None, told.reason, told.params))
+def tell_failed(service: Service, request: Request, told: TellFailed) -> Awaitable[Any]:
+    return service.tell(request.study, Answer(told.id, None, told.reason, told.params))
 
 
 async def partial(service: Service, request: Request, running: Partial) -> Any:
@@ -80,7 +82,7 @@ async def recommend(service: Service, request: Request, asked: Ask) -> Any:
     return await service.read(request.study, lambda live, _: live.recommend(asked.context))
 
 
-async def what_if(service: Service, request: Request, asked: WhatIf) -> Any:
+async def what_if(service: Service, request: Request, asked: WhatIfRequest) -> Any:
     return await service.read(request.study, lambda live, _: live.what_if(asked.context, asked.params))
 
 
@@ -129,7 +131,7 @@ async def live(service: Service, request: Request, _: None) -> Response:
         return service.keys.is_valid(request.caller) and service.holds_study(name)
 
     rows = service.broadcaster.stream(name, latest, request.account, is_allowed)
-    return Response(rows, content_type="text/event-stream")
+    return Response(rows, content_type=EVENT_STREAM)
 
 
 _parse_asks = functools.partial(parse_batch, AskBatch, "contexts")
@@ -146,7 +148,7 @@ ROUTES = [
     Route("POST", f"{STUDY}/partial", "read", partial, "Whether a run should be ended", Partial, PartialAnswer),
     Route("POST", f"{STUDY}/observe", "write", observe, "A run nobody asked for", Observe, Observed),
     Route("POST", f"{STUDY}/recommend", "read", recommend, "The best known; changes nothing", Ask, Recommended),
-    Route("POST", f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIf, WhatIfAnswer),
+    Route("POST", f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIfRequest, WhatIf),
     Route("GET", STUDY, "read", view, "Definition and counts", gives=StudyView),
     Route(
         "GET",
@@ -173,5 +175,5 @@ ROUTES = [
         gives=SituationGains,
     ),
     Route("GET", f"{STUDY}/memory", "read", memory, "Situations in memory", gives=MemoryView),
-    Route("GET", f"{STUDY}/live", "read", live, "Server-sent events", gives="text/event-stream"),
+    Route("GET", f"{STUDY}/live", "read", live, "Server-sent events", gives=EVENT_STREAM),
 ]

@@ -4,30 +4,31 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from rasp_tuner.service.http.context_schemas import (
-    ContextSpec,
+from rasp_tuner.answer_models import (
+    Budget,
     ContextValue,
     ContextValues,
-    ContextWord,
+    DamagedStudy,
+    Gain,
     LazyModel,
+    Margin,
     Number,
-    StrictModel,
+    Serves,
+    VersusDefault,
     Word,
-    dimensions,
 )
+from rasp_tuner.service.http.context_schemas import ContextSpec, ContextWord, StrictModel, dimensions
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
 from rasp_tuner.service.http.view_schemas import (
     Coverage,
-    Gain,
     Looks,
-    Serves,
     SituationView,
     Switched,
     Times,
-    VersusDefault,
 )
-from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.service_errors import InvalidRequest
 from rasp_tuner.service.study.approvals import REFUSED_S
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
@@ -140,6 +141,17 @@ class NewStudy(StrictModel):
 
 class Ask(StrictModel):
     context: ContextField
+
+
+class WhatIfRequest(StrictModel):
+    """What would these parameters give here? Nothing changes."""
+
+    context: ContextField
+    params: dict[Word, KnobValue] | None = Field(
+        default=None,
+        description="Knobs left out are as in the default; without any it is about the recommendation.",
+        examples=[{"pool": 16}],
+    )
 
 
 class AskBatch(StrictModel):
@@ -255,18 +267,9 @@ class Observed(LazyModel):
     status: Literal["learned", "duplicate"]
 
 
-class MarginReport(LazyModel):
-    """How far the recommendation keeps a metric from its limit, in the metric's own units."""
-
-    expected: float
-    bound: float = Field(description="Nine runs of ten keep it.")
-    limit: float
-    kept: float = Field(description="Probability that a run keeps the limit.")
-
-
 class Recommended(LazyModel):
     params: ParamsField
-    margins: dict[str, MarginReport] = Field(description="Of every metric with a limit; empty while nothing is known.")
+    margins: dict[str, Margin] = Field(description="Of every metric with a limit; empty while nothing is known.")
 
 
 class Freeze(StrictModel):
@@ -317,19 +320,6 @@ class Waiting(LazyModel):
     waiting: list[WaitingView]
 
 
-class BudgetReport(LazyModel):
-    """What suggestions have cost and gained against the default, in steps of the default's loss."""
-
-    share: float = Field(description="Of the default's loss that may be spent at every step: the study's budget.")
-    steps: int = Field(description="Answered suggestions that were counted; the very first are free.")
-    spent: float
-    earned: float
-    left: float = Field(description="What may still be spent, in the worst case that is likely (95%).")
-    allowed: float | None = Field(None, description="In all so far; null where nothing is measured.")
-    measured: float | None = Field(None, description="The bill as runs of the default show it.")
-    error: float | None = Field(None, description="Deviation of `measured`.")
-
-
 class FallbackReport(LazyModel):
     """What clients of this study report, of the last hour."""
 
@@ -356,7 +346,7 @@ class StudyView(NewStudy):
     learned: int
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
-    budget_report: BudgetReport | None = Field(description="Null without a budget.")
+    budget_report: Budget | None = Field(description="Null without a budget.")
     looks: Looks | None = Field(default=None, description="Null before the first answer.")
     versus_default: VersusDefault | None = Field(description="Null while too little is known.")
     failure_share: float = Field(description="Of the latest 200 steps or so.")
@@ -365,11 +355,6 @@ class StudyView(NewStudy):
     fallbacks: FallbackReport
     health: str = Field(description='"good", or all that is wrong with it, in words.')
     server: str | None = Field(default=None, description="Which of several servers has it; null with one server.")
-
-
-class DamagedStudy(LazyModel):
-    name: str
-    health: str = Field(description="Why it cannot be loaded.")
 
 
 class StudyList(LazyModel):
@@ -476,14 +461,14 @@ class Error(LazyModel):
     error: ErrorBody
 
 
-def parse(model: type[M], value: Any) -> M:
-    """The value as a model; a 422 names the wrong field."""
+def parse(model: type[M], value: Any, _limits: Limits | None = None) -> M:
+    """The value as a model; an InvalidRequest names the wrong field."""
     try:
         return model.model_validate(value)
     except ValidationError as reason:
         first = reason.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(str(part)[:80] for part in first["loc"])
-        raise invalid(f"{field or 'the body'}: {first['msg']}", field or None) from None
+        raise InvalidRequest(f"{field or 'the body'}: {first['msg']}", field or None) from None
 
 
 def parse_batch(model: type[M], field: str, value: Any, limits: Limits) -> M:
@@ -497,14 +482,14 @@ def parse_study(value: Any, limits: Limits) -> NewStudy:
     """The definition of a new study; a 422 if it is wrong, or larger than this server allows."""
     for field, most in (("space", limits.knobs), ("metrics", limits.metrics)):
         if (count := _entries(value, field)) > most:
-            raise invalid(f"{field} may have at most {most} entries, got {count}", field)
+            raise InvalidRequest(f"{field} may have at most {most} entries, got {count}", field)
     wanted = parse(NewStudy, value)
     context = wanted.context if isinstance(wanted.context, int) else dimensions(wanted.context or ())
     if context > limits.context:
-        raise invalid(f"context may have at most {limits.context} entries, got {context}", "context")
+        raise InvalidRequest(f"context may have at most {limits.context} entries, got {context}", "context")
     for name, knob in wanted.space.items():
         if isinstance(knob, CategoricalKnob) and len(knob.choices) > limits.choices:
-            raise invalid(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")
+            raise InvalidRequest(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")
     return wanted
 
 

@@ -16,11 +16,11 @@ from typing import Any
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.http.event_schemas import checked_event
 from rasp_tuner.service.http.schemas import parse_study
-from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.service_errors import InvalidRequest, ServiceError
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_name
+from rasp_tuner.service.study.definition import StudyDefinition, check_name
 from rasp_tuner.service.study.event_time import MAX_WAIT_S
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -52,10 +52,10 @@ class StudyImport:
 
 
 def read_import(body: bytes, name: str | None, limits: Limits) -> StudyImport:
-    """The study of an export, rebuilt by replay; a 422 says what is wrong."""
+    """The study of an export, rebuilt by replay; an InvalidRequest says what is wrong."""
     header, events = _read(body)
     wanted = parse_study(header.get("definition"), limits)
-    definition = StudyDefinition.from_wire(as_stored(wanted.model_dump(exclude_unset=True)))
+    definition = StudyDefinition.from_wire(wanted.model_dump(exclude_unset=True))
     if name is not None:
         definition = replace(definition, name=check_name(name))
     live = LiveStudy(0, definition, 0.0)
@@ -97,19 +97,19 @@ def _read(body: bytes) -> tuple[dict[str, Any], list[Event]]:
     whole = body.rstrip(b"\n")
     start = whole.rfind(b"\n") + 1
     if start == 0:
-        raise invalid("not an export: it needs a header, events and a last line with the checksum")
+        raise InvalidRequest("not an export: it needs a header, events and a last line with the checksum")
     end, lines = loads(whole[start:]), whole[: start - 1].split(b"\n")
     header = loads(lines[0])
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise invalid(f"not an export: the first line must say format {FORMAT!r}")
+        raise InvalidRequest(f"not an export: the first line must say format {FORMAT!r}")
     if header.get("version") != FORMAT_VERSION:
-        raise invalid(
+        raise InvalidRequest(
             f"the export has version {str(header.get('version'))[:20]}, this server reads version {FORMAT_VERSION}"
         )
     if not isinstance(end, dict) or end.get("sha256") != hashlib.sha256(body[:start]).hexdigest():
-        raise invalid("the export is damaged: its checksum does not match")
+        raise InvalidRequest("the export is damaged: its checksum does not match")
     if not end.get("count") == header.get("events") == len(lines) - 1:
-        raise invalid("the export is not whole: the number of its events does not match")
+        raise InvalidRequest("the export is not whole: the number of its events does not match")
     return header, [_event(line, i) for i, line in enumerate(lines[1:], 1)]
 
 
@@ -117,7 +117,7 @@ def _event(line: bytes, seq: int) -> Event:
     """The event of a line; what a request would be refused for is refused here too."""
     try:
         event = checked_event(loads(line))
-    except HttpError as error:
+    except ServiceError as error:
         raise _wrong_event(seq, error.message) from None
     if event.seq != seq:
         raise _wrong_event(seq, f"its seq is {event.seq}")
@@ -126,5 +126,5 @@ def _event(line: bytes, seq: int) -> Event:
     return Event(event.seq, event.kind, event.at, event.body, event.ask, event.key)
 
 
-def _wrong_event(seq: int, said: str) -> HttpError:
-    return invalid(f"line {seq + 1}, event {seq}: {said}"[:500])
+def _wrong_event(seq: int, said: str) -> InvalidRequest:
+    return InvalidRequest(f"line {seq + 1}, event {seq}: {said}"[:500])

@@ -1,49 +1,15 @@
 """Parts of a study's view in the HTTP API: what it serves, what it gained, when its steps were."""
 
-from typing import Literal
-
 from pydantic import Field
 
-from rasp_tuner.service.http.context_schemas import LazyModel
+from rasp_tuner.answer_models import LazyModel
 
 
 class Switched(LazyModel):
     """Who froze or unfroze the study, and when."""
 
-    by: str | None = Field(description="Id of a key; local without keys; null if version 0.1 wrote the event.")
+    by: str | None = Field(description="Id of a key; local without keys.")
     at: float
-
-
-Serves = Literal["suggestions", "recommendation", "default"]
-
-
-class Gain(LazyModel):
-    """What was gained a step over the default, positive where it was better, with its interval of 95%.
-
-    The ends are null while too little is known.
-    """
-
-    kind: Literal["share", "difference"] = Field(description="Of the default's level, or in units of the metric.")
-    value: float
-    low: float | None
-    high: float | None
-    maximised: bool
-    words: str
-
-
-class VersusDefault(LazyModel):
-    """What suggestions have gained against the default: measured with a holdout or controls, else by forecast."""
-
-    measured: bool = Field(description="False: against what the tuner expected of the default (docs/SAVINGS.md).")
-    steps: int = Field(description="Suggestions that were answered and count.")
-    held_out: int = Field(description="Runs of the default that were drawn in the place of a suggestion.")
-    paired: int = Field(description="Runs with a control.")
-    gain: Gain | None = Field(description="Of all metrics together; null if one of several is not positive.")
-    metrics: dict[str, Gain]
-    lately: dict[str, Gain] = Field(description="Of the latest 200 steps or so; empty where it is measured.")
-    better_since: int | None = Field(description="Step at which a gain was first proven.")
-    worse_since: int | None = Field(description="Step at which a loss was first proven.")
-    words: str
 
 
 class Looks(LazyModel):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rasp_tuner.contexts import same_text
-from rasp_tuner.service.http_errors import HttpError, invalid
+from rasp_tuner.service.service_errors import Conflict, InvalidRequest
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.event_time import latest_times
@@ -115,7 +115,7 @@ class Replay:
         """Replace the old study; False if so many events arrived meanwhile that it must catch up first."""
         old = work.study(self.name, writes=True)
         if old.id != self._study:
-            raise HttpError(409, "conflict", "the study was replaced meanwhile: nothing was erased, try again", "name")
+            raise Conflict("the study was replaced meanwhile: nothing was erased, try again", "name")
         if old.seq - self._replayed_seq > MAX_BLOCKING_EVENTS:
             return False
         self._extend(self._store.events_after(self._study, self._replayed_seq))
@@ -147,19 +147,19 @@ class Replay:
 
 
 def erasure_query(wanted: Mapping[str, Any], live: LiveStudy) -> ErasureQuery:
-    """The query of a request; a 422 if it is empty or names something the study does not have."""
+    """The query of a request; an InvalidRequest if it is empty or names something the study does not have."""
     if not wanted:
-        raise invalid("say which records: after, before, context, ids or keys; DELETE takes the whole study")
+        raise InvalidRequest("say which records: after, before, context, ids or keys; DELETE takes the whole study")
     context = live.definition.context
     names = list(context) if isinstance(context, dict | list) else [str(i) for i in range(context or 0)]
     ranges = wanted.get("context", {})
     for name in ranges:
         if name not in names:
-            raise invalid(f"context has no {name!r} in this study", f"context.{name}")
+            raise InvalidRequest(f"context has no {name!r} in this study", f"context.{name}")
     numbers = {id: ask_number(id) for id in wanted.get("ids", ())}
     for id, number in numbers.items():
         if number is None:
-            raise invalid(f"ids: {id!r} is no id of a suggestion", "ids")
+            raise InvalidRequest(f"ids: {id!r} is no id of a suggestion", "ids")
     known = frozenset(number for number in numbers.values() if number is not None)
     return ErasureQuery(
         wanted.get("after"), wanted.get("before"), ranges, tuple(names), known, frozenset(wanted.get("keys", ()))

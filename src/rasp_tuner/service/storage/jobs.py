@@ -13,7 +13,7 @@ SERVER = "server"  # the caller of jobs that the server gives itself
 
 @dataclass(slots=True)
 class WriterJob:
-    """One request to the writer; `run` returns the answer or MORE, or raises an HttpError."""
+    """One request to the writer; `run` returns the answer or MORE, or raises."""
 
     run: Callable[[UnitOfWork], Any]
     writes: bool

@@ -2,9 +2,8 @@
 
 import time
 
-from rasp_tuner.errors import InvalidValue
+from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.files import snapshot
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import check_name
@@ -19,7 +18,7 @@ def open_tuner(store: Store, data: bytes, name: str) -> None:
         raise InvalidValue("a tuner with a shield cannot be opened: a study has no place for its key")
     try:
         definition = definition_of(Tuner.from_bytes(data), check_name(name))
-    except HttpError as reason:
+    except InvalidSpace as reason:
         raise InvalidValue(f"the tuner cannot be a study: {reason}") from reason
     now = time.time()
     event = opened_event(data, now)

@@ -19,7 +19,7 @@ def load_study(store: Store, row: StoredStudy, check: Callable[[], object] = boo
 
     `check` is called before each event, and may raise.
     """
-    definition = StudyDefinition.from_stored(row.definition)
+    definition = StudyDefinition(**row.definition)
     live = used = None
     for _, data in store.snapshots(row.id):
         try:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from rasp_tuner.service import http_errors
+from rasp_tuner.service import service_errors
+from rasp_tuner.service.service_errors import Moved
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StoredStudy
@@ -57,7 +58,7 @@ class StudyCache:
         return self.rows.get(name)
 
     def study(self, name: str, writes: bool) -> LiveStudy:
-        """The study, loaded now if nobody has done it before; raises a 404 if there is none."""
+        """The study, loaded now if nobody has done it before; raises NotFound if there is none."""
         live = self.live.get(name)
         if live is not None:
             self._used.move_to_end(name)
@@ -65,9 +66,9 @@ class StudyCache:
             return live
         row = self.row(name)
         if row is None:
-            raise http_errors.unknown_study(name) if self.leases is None else http_errors.moved(name)
+            raise service_errors.unknown_study(name) if self.leases is None else Moved(name)
         if name in self.damaged:
-            raise http_errors.damaged_study(name)
+            raise service_errors.damaged_study(name)
         if not self._failed_lately(name):
             try:
                 live, snapshot_seq, cpu_s = load_study(self._store, row)
@@ -77,7 +78,7 @@ class StudyCache:
                 self.note_failed_load(name, error)
                 return self.study(name, writes)
         if writes or name not in self._stale:
-            raise http_errors.storage_failed()
+            raise service_errors.storage_failed()
         return self._stale[name]
 
     def _failed_lately(self, name: str) -> bool:

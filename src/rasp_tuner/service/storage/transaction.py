@@ -1,6 +1,7 @@
 """UnitOfWork: the changes of one commit, on the studies in memory."""
 
 import logging
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from rasp_tuner.service import http_errors
 from rasp_tuner.service.json_codec import dumps_text
+from rasp_tuner.service.service_errors import Moved, unknown_study
 from rasp_tuner.service.storage.store import Store, StoredStudy, is_outage
 from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.study.definition import StudyDefinition
@@ -90,7 +91,7 @@ class UnitOfWork:
             self._lost = True
 
     def study(self, name: str, writes: bool = False) -> LiveStudy:
-        """The study, to read or to write; raises a 404 if there is none."""
+        """The study, to read or to write; raises NotFound if there is none."""
         live = self.cache.study(name, writes)
         if writes:
             self._touch(live)
@@ -168,27 +169,28 @@ class UnitOfWork:
         try:
             live.id = self.store.add_study(self.connection(), name, definition, live.created, owner)
         except IntegrityError as error:  # another server has made it at this moment
-            raise http_errors.moved(name) from error
+            raise Moved(name) from error
         self._touch(live)
         self.cache.put(StoredStudy(live.id, name, dumps_text(definition), live.created), live)
         self.changed[name] = live
         self.store.append(self.connection(), [(live.id, event) for event in events])
 
-    def event_shares(self) -> list[tuple[LiveStudy, float]]:
+    def event_shares(self) -> Iterator[tuple[LiveStudy, float]]:
         """Each changed study, with its share of this commit's events."""
-        counts = Counter(id for id, _ in self._entries)
-        return [(live, counts[live.id] / max(len(self._entries), 1)) for live in self.changed.values()]
+        counts = Counter(map(operator.itemgetter(0), self._entries))
+        for live in self.changed.values():
+            yield live, counts[live.id] / max(len(self._entries), 1)
 
     def remove_backups(self) -> list[str]:
         return self.store.remove_backups(self.connection())
 
     def delete_study(self, name: str) -> None:
-        """Delete a study, also a damaged one; raises a 404 if there is none."""
+        """Delete a study, also a damaged one; raises NotFound if there is none."""
         row = self.cache.row(name)
         if row is None:
-            raise http_errors.unknown_study(name)
+            raise unknown_study(name)
         if not self._is_ours(row):
-            raise http_errors.moved(name)
+            raise Moved(name)
         if name in self.cache.live:
             self._touch(self.cache.live[name])
         self.store.remove_study(self.connection(), row.id)
@@ -204,8 +206,8 @@ class UnitOfWork:
             for row, target in self._handed_over:
                 if self.cache.leases is not None:
                     self.cache.leases.hand_over(self.connection(), row.id, row.epoch, target)
-        lost = [live for live in self._writable.values() if live.id in refused]
-        self.broken |= {live.definition.name: live for live in lost}
+        if refused:
+            self.broken |= {name: live for name, live in self._writable.items() if live.id in refused}
         for name in self.broken:
             self.changed.pop(name, None)
         if self.broken or self.moved:

@@ -18,8 +18,8 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service import http_errors
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service import service_errors
+from rasp_tuner.service.service_errors import Moved, ServerFailed, Unavailable
 from rasp_tuner.service.storage.fair_queue import FairQueue
 from rasp_tuner.service.storage.jobs import MORE, SERVER, WriterJob, answer
 from rasp_tuner.service.storage.leases import Leases
@@ -209,16 +209,16 @@ class Writer(threading.Thread):
         """Commit and answer; jobs that are not finished wait for their next piece."""
         refused, answers = self._commit(work), []
         for job, changes, outcome in done:
-            if job.writes and not isinstance(outcome, HttpError):
+            if job.writes and not isinstance(outcome, RaspError):
                 if refused is None:
-                    outcome = http_errors.storage_failed()
+                    outcome = service_errors.storage_failed()
                 elif hit := [name for name, live in changes.studies.items() if live.id in refused]:
                     gone = any(changes.studies[name].id in work.moved for name in hit)
-                    outcome = http_errors.moved(hit[0]) if gone else http_errors.internal_error()
+                    outcome = Moved(hit[0]) if gone else service_errors.internal_error()
             if outcome is MORE and not self._stopping:
                 self._waiting.add(job, job.caller, job.study)
             elif job.future is not None:
-                answers.append((job.future, http_errors.stopping() if outcome is MORE else outcome))
+                answers.append((job.future, service_errors.stopping() if outcome is MORE else outcome))
         answer(answers)
         if refused is not None:
             self.purging |= work.deletes_study
@@ -233,26 +233,24 @@ class Writer(threading.Thread):
         try:
             with work.job() as changes:
                 if job.writes and self.failing:
-                    raise http_errors.storage_failed()
+                    raise service_errors.storage_failed()
                 return changes, job.run(work)
-        except HttpError as error:
-            answer = error
+        except RaspError as error:
+            answer: RaspError = error
         except Exception as error:  # noqa: BLE001 - hurts only this job; it is logged
             answer = self._failed_job(job, error)
-        if answer.status >= 500 or changes.savepoint is not None:
+        if isinstance(answer, ServerFailed | Unavailable) or changes.savepoint is not None:
             work.undo_job(changes)
         return changes, answer
 
-    def _failed_job(self, job: WriterJob, error: Exception) -> HttpError:
+    def _failed_job(self, job: WriterJob, error: Exception) -> RaspError:
         if is_outage(error):
             log.error("the database failed: %s", error)
             if job.writes:
                 self.failing = outage_in_words(error)
-            return http_errors.storage_failed()
-        if isinstance(error, RaspError):
-            return http_errors.from_library_error(error)
+            return service_errors.storage_failed()
         log.error("a request failed; the studies it touched are built again from their logs", exc_info=error)
-        return http_errors.internal_error()
+        return service_errors.internal_error()
 
     # studies that are not in memory
 
@@ -296,7 +294,7 @@ class Writer(threading.Thread):
             self._loader.load_ahead(self.cache.unseen())
 
     def _refuse_waiting(self) -> None:
-        answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
+        answer([(job.future, service_errors.stopping()) for job in self._waiting.drain() if job.future])
 
     # the database
 

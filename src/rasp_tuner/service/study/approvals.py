@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.errors import ExpiredSuggestion
+from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.report.looks import BEST_APPROVED, NEWLY_APPROVED
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.suggestion_record import put_bounded
 from rasp_tuner.space import Categorical, Space
 from rasp_tuner.tuner import Tuner
@@ -91,11 +90,11 @@ class Approvals:
         return [one.params for one in self._approved if self._holds(one, context)]
 
     def get(self, id: str, at: float) -> WaitingSuggestion:
-        """One that waits; a 404 if it does not."""
+        """One that waits; an UnknownSuggestion if it does not."""
         found = self.waiting.get(id)
         if found is None or found.at + self._wait_s <= at:
             message = f"no suggestion {id[:80]!r} waits here: it was answered, or waited too long"
-            raise HttpError(404, "unknown_suggestion", message, "id")
+            raise UnknownSuggestion(message)
         return found
 
     def approve(self, tuner: Tuner, id: str, params: dict[str, Any]) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 from rasp_tuner.base.checks import STUDY_NAME, number, whole
 from rasp_tuner.contexts.context_encoder import context_encoder
-from rasp_tuner.errors import InvalidSpace, RaspError
+from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.gain.savings import checked_holdout
 from rasp_tuner.presets import NAMES, named
-from rasp_tuner.service.http_errors import from_library_error, invalid
-from rasp_tuner.space import DIGITS, MOST_DIGITS, Params, Space
+from rasp_tuner.space import Params, Space
 from rasp_tuner.tuner import BUDGET, Tuner
 from rasp_tuner.types import Metric
 
@@ -45,49 +44,38 @@ class StudyDefinition:
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> "StudyDefinition":
-        """The definition that a request describes; a 422 names the wrong field.
-
-        `check_default_given` is for new studies only: version 0.1 took a guard without a default.
-        """
+        """The definition that a request describes; an InvalidSpace or InvalidValue names the wrong field."""
         check_name(data["name"])
-        try:
-            default, knobs = data.get("default"), _with_digits(data["space"], DIGITS)
-            space = Space.from_json(knobs, data.get("constraints", ()), default)
-            metrics = {name: _metric(given) for name, given in data["metrics"].items()}
-            preset = data.get("preset", "default")
-            if preset not in NAMES:
-                raise InvalidSpace(f"preset must be one of {list(NAMES)}, got {preset!r}")
-            guard = data.get("guard")
-            budget = data.get("budget", _usual_budget(preset) if default is not None else None)
-            definition = cls(
-                name=data["name"],
-                space=space.to_json(),
-                metrics={name: metric.to_json() for name, metric in metrics.items()},
-                context=context_encoder(data.get("context")).to_json(),
-                default=space.from_unit(space.default),
-                preset=preset,
-                seed=whole("seed", data.get("seed", 0), 0, 2**64 - 1, InvalidSpace),
-                guard=None if guard is None else number("guard", guard, InvalidSpace),
-                switching_cost=number("switching_cost", data.get("switching_cost", 0.0), InvalidSpace),
-                screen=data.get("screen", False),
-                lease_s=_lease(data.get("lease_s", 3600.0)),
-                max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MAX_PENDING_LIMIT, InvalidSpace),
-                ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
-                budget=None if budget is None else number("budget", budget, InvalidSpace),
-                constraints=space.constraints,
-                holdout=checked_holdout(data.get("holdout"), True),
-                max_change=data.get("max_change"),
-                approve_s=_approve(data.get("approve_s"), preset),
-            )
-            definition.tuner()  # raises on anything else that is wrong
-        except RaspError as error:
-            raise from_library_error(error) from error
+        default, knobs = data.get("default"), _without_unset_knobs(data["space"])
+        space = Space.from_json(knobs, data.get("constraints", ()), default)
+        metrics = {name: _metric(given) for name, given in data["metrics"].items()}
+        preset = data.get("preset", "default")
+        if preset not in NAMES:
+            raise InvalidSpace(f"preset must be one of {list(NAMES)}, got {preset!r}")
+        guard = data.get("guard")
+        budget = data.get("budget", _usual_budget(preset) if default is not None else None)
+        definition = cls(
+            name=data["name"],
+            space=space.to_json(),
+            metrics={name: metric.to_json() for name, metric in metrics.items()},
+            context=context_encoder(data.get("context")).to_json(),
+            default=space.from_unit(space.default),
+            preset=preset,
+            seed=whole("seed", data.get("seed", 0), 0, 2**64 - 1, InvalidSpace),
+            guard=None if guard is None else number("guard", guard, InvalidSpace),
+            switching_cost=number("switching_cost", data.get("switching_cost", 0.0), InvalidSpace),
+            screen=data.get("screen", False),
+            lease_s=_lease(data.get("lease_s", 3600.0)),
+            max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MAX_PENDING_LIMIT, InvalidSpace),
+            ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
+            budget=None if budget is None else number("budget", budget, InvalidSpace),
+            constraints=space.constraints,
+            holdout=checked_holdout(data.get("holdout"), True),
+            max_change=data.get("max_change"),
+            approve_s=_approve(data.get("approve_s"), preset),
+        )
+        definition.tuner()  # raises on anything else that is wrong
         return definition
-
-    @classmethod
-    def from_stored(cls, data: Mapping[str, Any]) -> "StudyDefinition":
-        """The definition that `to_wire` gave, of this version or an older one."""
-        return cls(**as_stored(data))
 
     def to_wire(self) -> dict[str, Any]:
         return asdict(self)
@@ -113,42 +101,27 @@ class StudyDefinition:
 
 
 def check_default_given(data: Mapping[str, Any]) -> None:
-    """A 422 if a request has an option that is measured against the default, and no default."""
+    """An InvalidSpace if a request has an option that is measured against the default, and no default."""
     for option in ("guard", "budget", "holdout", "approve_s"):
         if data.get(option) is not None and data.get("default") is None:
-            raise invalid(f"{option} is measured against what runs today: give that as default", option)
-
-
-def as_stored(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A definition in JSON as version 0.1 meant it, which had neither scales nor a budget, and floats of all digits."""
-    metrics = {name: _metric_fields(given) for name, given in data["metrics"].items()}
-    for fields in metrics.values():
-        fields.setdefault("scale", "linear")  # in its place, the last one: equal studies have equal bytes
-    return {"budget": None, **data, "metrics": metrics, "space": _with_digits(data["space"], MOST_DIGITS)}
+            raise InvalidSpace(f"{option} is measured against what runs today: give that as default")
 
 
 def check_name(name: object) -> str:
-    """`name` if it is a valid name of a study, else a 422."""
+    """`name` if it is a valid name of a study, else an InvalidSpace."""
     if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
-        raise invalid("name must be 1 to 64 of A-Z a-z 0-9 . _ - and not start with a dot", "name")
+        raise InvalidSpace("name must be 1 to 64 of A-Z a-z 0-9 . _ - and not start with a dot")
     return name
 
 
-def _with_digits(space: Mapping[str, Any], digits: int) -> dict[str, Any]:
-    """Knobs in JSON, without unset fields; floats that say nothing of digits have so many."""
-    return {name: _knob_with_digits(_without_unset(fields), digits) for name, fields in space.items()}
-
-
-def _knob_with_digits(fields: dict[str, Any], digits: int) -> dict[str, Any]:
-    if "knob" in fields:
-        return {**fields, "knob": _knob_with_digits(_without_unset(fields["knob"]), digits)}
-    if fields.get("type") == "float" and "step" not in fields and "digits" not in fields:
-        return {**fields, "digits": digits}
-    return fields
+def _without_unset_knobs(space: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _without_unset(fields) for name, fields in space.items()}
 
 
 def _without_unset(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None or name in ("choices", "word")}
+    """A knob in JSON without the fields that say nothing."""
+    known = {name: value for name, value in fields.items() if value is not None or name in ("choices", "word")}
+    return {**known, "knob": _without_unset(known["knob"])} if "knob" in known else known
 
 
 def _metric(given: Any) -> Metric:

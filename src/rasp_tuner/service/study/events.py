@@ -19,7 +19,7 @@ class Event:
               tuner's ledger had dropped the ask
     failed    reason; the same as for tell, without stopped and control
     observe   context, params, metrics; stopped
-    freeze    at: "default" if asks get the default and not the recommendation; by: who did it, not in version 0.1
+    freeze    at: "default" if asks get the default and not the recommendation; by: who did it
     unfreeze  by
     approve   id: of a suggestion that waited; params: its settings, which may run now; by
     refuse    id, params: the settings that must not run; until: and not before this time; by

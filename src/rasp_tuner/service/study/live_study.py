@@ -14,7 +14,7 @@ from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.feature_flags import reason_for
 from rasp_tuner.report.situation_gains import NAMES_IN_LABEL
 from rasp_tuner.report.situations import context_words
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.service_errors import Conflict
 from rasp_tuner.service.study.alerts import alerts, health
 from rasp_tuner.service.study.approvals import Approvals
 from rasp_tuner.service.study.charts import Charts
@@ -101,7 +101,7 @@ class LiveStudy:
             if record.status != "pending":
                 return record.check_same_answer(metrics, reason, params, self._space, stopped, control)
             body |= {"asked_at": record.asked_at, "context": record.context, "params": record.params}
-        if (ran := record.what_ran(params, self._space)) is not None:
+        if params is not None and (ran := record.what_ran(params, self._space)) is not None:
             body["ran"] = ran
         if stopped:
             body["stopped"] = True
@@ -129,7 +129,7 @@ class LiveStudy:
             before = self._observed.get(key) or log.observation_by_key(key)
             if before is not None:
                 if before.body != body:
-                    raise HttpError(409, "conflict", f"the key {key!r} was observed before with other values", "key")
+                    raise Conflict(f"the key {key!r} was observed before with other values", "key")
                 return None
         event = self._event("observe", at, body, key=key)
         self.apply(event)
@@ -279,7 +279,7 @@ class LiveStudy:
     def _must_approve(self) -> Approvals:
         if self.approvals is None:
             message = "suggestions of this study run without approval: it was created without approve_s"
-            raise HttpError(409, "conflict", message)
+            raise Conflict(message)
         return self.approvals
 
     def _switch(self, event: Event, mark: str) -> None:
@@ -413,7 +413,7 @@ class LiveStudy:
         record = None if number is None else self.pending.get(number)
         if record is None or number is None:
             if number is not None and number in self._answers:
-                raise HttpError(409, "conflict", f"suggestion {id!r} was answered: its run is over", "id")
+                raise Conflict(f"suggestion {id!r} was answered: its run is over", "id")
             raise unknown_suggestion(id)
         stop = self.tuner.should_stop(self._tuner_id(record), metrics)
         return {"stop": stop, "limit": self.stop_of(number)}

@@ -67,7 +67,7 @@ def made_with() -> dict[str, str]:
 def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -> LiveStudy:
     """The captured study; ValueError or a RaspError if the bytes are damaged or have another definition."""
     header, arrays, tuner = _decode(data)
-    if StudyDefinition.from_stored(header["definition"]) != definition:
+    if StudyDefinition(**header["definition"]) != definition:
         raise ValueError("the snapshot belongs to another definition")
     live = LiveStudy(id, definition, created, Tuner.from_bytes(tuner))
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])

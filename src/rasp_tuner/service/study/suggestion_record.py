@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.errors import UnknownSuggestion
+from rasp_tuner.service.service_errors import Conflict
 from rasp_tuner.service.study.events import ask_id
 from rasp_tuner.space import Space
 
@@ -70,18 +71,16 @@ class SuggestionRecord:
         stopped: bool = False,
         control: Mapping[str, float] | None = None,
     ) -> "SuggestionRecord":
-        """This record if it is the same answer as before, else a 409."""
+        """This record if it is the same answer as before, else a Conflict."""
         same = self.reason == reason if metrics is None else (self.metrics, self.control) == (metrics, control)
         if not same or self.stopped != stopped or self.ran != self.what_ran(params, space):
-            raise HttpError(
-                409, "conflict", f"suggestion {ask_id(self.number)!r} was answered before with other values", "id"
-            )
+            raise Conflict(f"suggestion {ask_id(self.number)!r} was answered before with other values", "id")
         return self
 
 
-def unknown_suggestion(id: str, erased: bool = False) -> HttpError:
+def unknown_suggestion(id: str, erased: bool = False) -> UnknownSuggestion:
     said = "was handed out in this study" + (", or it was erased" if erased else "")
-    return HttpError(404, "unknown_suggestion", f"no suggestion {id[:80]!r} {said}", "id")
+    return UnknownSuggestion(f"no suggestion {id[:80]!r} {said}")
 
 
 def put_bounded(records: dict[Any, Any], key: Any, value: Any, size: int) -> bool:

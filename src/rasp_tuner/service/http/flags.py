@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rasp_tuner.feature_flags import AS_DEFAULT, NOT_ASKED, RECOMMENDATION, known_context, outcome
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.service import Answer, Service
+from rasp_tuner.service.service_errors import Conflict, NotFound, Unavailable
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.event_time import MAX_WAIT_S
 from rasp_tuner.service.study.events import ask_id, ask_number
@@ -54,7 +55,7 @@ async def evaluate(service: Service, name: str, knob: str | None, target: Target
 
     try:
         evaluation: dict[str, Any] = await service.submit(run, writes=True, study=name)
-    except HttpError as error:
+    except Unavailable as error:
         if error.code not in CANNOT_WRITE:
             raise
         evaluation = await service.read(name, read)
@@ -81,22 +82,21 @@ async def track(
         id = told.variant or _leased_id(service, live, key, work.now)
         if id == RECOMMENDATION:
             message = "variant: nothing was suggested, since nothing could be recorded: there is nothing to tell"
-            raise HttpError(409, EXPIRED_LEASE, message, "variant")
+            raise Conflict(message, "variant", EXPIRED_LEASE)
         try:
             return service.learn(work, live, Answer(id, told.metrics, told.failure))
-        except HttpError as error:
-            if told.variant is not None or error.code != "conflict":
+        except Conflict as error:
+            if told.variant is not None:
                 raise
-            again = f"{error.message}; evaluate the flag again before its next outcome"
-            raise HttpError(409, error.code, again, error.field) from error
+            raise Conflict(f"{error.message}; evaluate the flag again before its next outcome", error.field) from error
 
     result: dict[str, Any] = await service.submit(run, writes=True, study=name)
     return result
 
 
-def flag_not_found(key: str) -> HttpError:
+def flag_not_found(key: str) -> NotFound:
     message = f"no flag {key[:80]!r}: a key is the name of a study, or study.knob; GET /v1/studies lists them"
-    return HttpError(404, FLAG_NOT_FOUND, message, "key")
+    return NotFound(message, "key", FLAG_NOT_FOUND)
 
 
 def _leased(service: Service, live: LiveStudy, target: Target, now: float) -> dict[str, Any] | None:
@@ -118,7 +118,7 @@ def _leased_id(service: Service, live: LiveStudy, key: str | None, now: float) -
     latest = live.flags.latest(target_hash(live.definition.name, key))
     if latest is None:
         message = "this targeting key has no suggestion in this study: evaluate the flag first, or give variant"
-        raise HttpError(409, EXPIRED_LEASE, message, "context.targetingKey")
+        raise Conflict(message, "context.targetingKey", EXPIRED_LEASE)
     id, record = ask_id(latest.number), live.pending.get(latest.number)
     late = 0.0 if record is None else now - _until(service, live, record)
     if late > 0.0:
