@@ -253,7 +253,7 @@ def test_a_commit_that_fails_for_any_reason_is_answered(sqlite, monkeypatch):
             raise ValueError("a row that cannot be written")
 
         with monkeypatch.context() as patch:
-            patch.setattr("rasp_tuner.service.storage.store._row", broken)
+            patch.setattr("rasp_tuner.service.storage.store.event_row", broken)
             answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1}})
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
         assert ask(client)["id"] == "s3"

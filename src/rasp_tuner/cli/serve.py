@@ -242,11 +242,12 @@ def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_jso
 def _store(data: Path, database: str | None) -> "Iterator[Store]":
     """The database of a service, which may be running at the same time."""
     from rasp_tuner.service.folder import make_folder
-    from rasp_tuner.service.storage.store import Store, sqlite_url
+    from rasp_tuner.service.storage.store import Store, plain_errors, sqlite_url
 
     make_folder(data)
     store = Store(database or sqlite_url(data))
     try:
-        yield store
+        with plain_errors(store.url):
+            yield store
     finally:
         store.close()
