@@ -12,7 +12,7 @@ import numpy as np
 from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import notebook, snapshot
-from rasp_tuner.core.checks import number, show, whole
+from rasp_tuner.core.checks import metric_number, show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder, RawContext
 from rasp_tuner.core.context_metric import filled
 from rasp_tuner.core.ledger import Ledger, Pending
@@ -453,7 +453,7 @@ class TunerView:
         for other in partial:
             if other not in self._optimizer.metrics:
                 raise InvalidValue(f"partial: no metric {show(other)}; there are {list(self._optimizer.metrics)}")
-        so_far = [number(f"partial[{key!r}]", value) for key, value in partial.items()]
+        so_far = [metric_number(f"partial[{key!r}]", value) for key, value in partial.items()]
         stop = record.why.stop
         return stop is not None and so_far[list(partial).index(name)] >= stop
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, busy, late_progress, one_line_errors, say
+from rasp_tuner.cli.common import Json, app, busy, echo, late_progress, one_line_errors, say
 from rasp_tuner.cli.lists import parse_metrics, words
 from rasp_tuner.context_report import ContextReport
 from rasp_tuner.errors import InvalidValue
@@ -44,13 +44,13 @@ def screen_log(
             with busy(f"drawing {plot}"):
                 draw(report, plot)
         if as_json:
-            typer.echo(json.dumps({**report.as_json(), "left_out": found.left_out}, indent=1))
+            echo(json.dumps({**report.as_json(), "left_out": found.left_out}, indent=1))
             return
-        typer.echo(str(report))
+        echo(str(report))
         if found.left_out:
-            typer.echo(f"Rows left out because a value is missing: {found.left_out}")
+            echo(f"Rows left out because a value is missing: {found.left_out}")
         if plot is not None:
-            typer.echo(f"Picture: {plot}")
+            echo(f"Picture: {plot}")
 
 
 def _check_ending(path: Path) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 import uvicorn
 
+from rasp_tuner.core.terminal_log import log_to_terminal
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.folder import (
     DATABASE,
@@ -150,7 +151,7 @@ def serve(
             raise
         sys.setswitchinterval(THREAD_SWITCH_S)
         gc.freeze()  # modules stay: a body of many small lists set off collections that went through all of them
-        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        log_to_terminal(logging.WARNING, "%(asctime)s %(levelname)s %(name)s: %(message)s")
         config = uvicorn_config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_GRACE_S)
         keeper = app.service.keeper
         leave = None if keeper is None else keeper.leave
