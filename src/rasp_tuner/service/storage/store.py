@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import secrets
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,8 @@ from rasp_tuner.service.storage.tables import audit, events, keys, snapshots, st
 from rasp_tuner.service.study.events import Event
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process, such as `rasp keys`
-CHECKPOINT_EVERY_PAGES = 4_000  # of SQLite's write-ahead log
+CHECKPOINT_EVERY_PAGES = 1_000  # of SQLite's write-ahead log: 4 MB, which small disks have, too
+LEAST_LOG_BYTES = 1_000_000  # of that log, below which it is left alone when the disk is nearly full
 SNAPSHOTS_KEPT = 2  # for each study
 LEASE_S = 10.0  # of one of several servers; server and PostgreSQL give each other up if one is silent for so long
 BEGIN_WRITING = "BEGIN IMMEDIATE"
@@ -76,7 +78,8 @@ class Store:
         """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
         self.url = sa.make_url(url)
         self._watch: FileWatch | None = None
-        if (file := sqlite_file(self.url)) is not None:
+        self._file = file = sqlite_file(self.url)
+        if file is not None:
             if (lost := database_is_lost(file)) is not None:
                 raise DatabaseUnusable(lost)
             make_private_file(file)
@@ -116,6 +119,14 @@ class Store:
         """Raise FilesGone if files of a SQLite database were deleted or replaced since it was opened."""
         if self._watch is not None:
             self._watch.check()
+
+    def make_room(self) -> None:
+        """Empty SQLite's write-ahead log if it is larger than what the disk has left; called by the writer."""
+        if self._file is None:
+            return
+        log_bytes = Path(f"{self._file}-wal").stat().st_size
+        if log_bytes >= LEAST_LOG_BYTES and shutil.disk_usage(self._file.parent).free < log_bytes:
+            secure_delete.truncate_wal(self._writer)
 
     @contextmanager
     def _slow_work(self) -> Iterator[sa.Engine]:

@@ -339,15 +339,18 @@ class Writer(threading.Thread):
             self.failing = None
 
     def _check_files(self) -> None:
-        """Notice files of the database that were deleted or replaced, also while nobody writes."""
+        """Notice files of the database that were deleted or replaced, also while nobody writes, and a full disk."""
         if self.failing or time.monotonic() < self._check_files_at:
             return
         self._check_files_at = time.monotonic() + CHECK_FILES_S
         try:
             self.store.check_files()
+            self.store.make_room()
         except FilesGone as error:
             log.error("%s", error)
             self.failing = outage_in_words(error)
+        except (SQLAlchemyError, OSError) as error:  # a reader is in the way, or the disk is full: tried again
+            log.debug("the write-ahead log could not be emptied: %s", error)
 
     def _idle(self) -> None:
         """Idle work: test a failed disk, purge deleted studies, erase expired records."""
