@@ -69,25 +69,29 @@ def _events(connection: sa.Connection, names: Mapping[int, str]) -> HealthCheck:
 
 def _faults(connection: sa.Connection, study: int) -> Iterator[str]:
     """What is wrong with the log of a study."""
-    last, wrong, missing = 0, list[int](), 0
+    last, wrong, missing, lost = 0, list[int](), 0, 0
+    newest = sa.select(sa.func.max(snapshots.c.seq)).where(snapshots.c.study == study)
     try:
+        saved = connection.execute(newest).scalar() or 0  # first: a server may add events and snapshots meanwhile
         for row in _rows(connection, study):
             missing += row.seq - last - 1
             last = row.seq
             if not is_sound(row):
                 wrong.append(row.seq)
-        newest = sa.select(sa.func.max(snapshots.c.seq)).where(snapshots.c.study == study)
-        lost = (connection.execute(newest).scalar() or 0) - last
+        lost = saved - last
     except DBAPIError as error:
         yield f"damaged after event {last} ({str(error.orig).splitlines()[0]})"
-        lost = 0
     if wrong:
         named = ", ".join(map(str, wrong[:MAX_NAMED])) + (", ..." if len(wrong) > MAX_NAMED else "")
-        yield f"{len(wrong)} damaged or changed events ({named})"
+        yield f"{len(wrong)} {_events_are(len(wrong))} damaged or changed ({named})"
     if missing:
-        yield f"{missing} events are missing"
+        yield f"{missing} {_events_are(missing)} missing"
     if lost > 0:
-        yield f"the last {lost} events are missing"
+        yield f"the last {lost} {_events_are(lost)} missing"
+
+
+def _events_are(count: int) -> str:
+    return "event is" if count == 1 else "events are"
 
 
 def _rows(connection: sa.Connection, study: int) -> Iterator[sa.Row[tuple[object, ...]]]:
@@ -108,7 +112,8 @@ def _snapshots(connection: sa.Connection, names: Mapping[int, str]) -> Iterator[
     try:
         for study, seq in connection.execute(newest.limit(MAX_SNAPSHOTS_READ)).all():
             try:
-                makers[_words(maker(_restorable(connection, study, seq)))] += 1
+                data = _restorable(connection, study, seq)
+                makers.update([] if data is None else [_words(maker(data))])
             except (ValueError, KeyError, TypeError, RaspError):
                 bad.append(names.get(study, f"study number {study}"))
     except DBAPIError as error:
@@ -124,12 +129,18 @@ def _snapshots(connection: sa.Connection, names: Mapping[int, str]) -> Iterator[
         yield HealthCheck("snapshots", True, said, "" if set(makers) == {own} else mend)
 
 
-def _restorable(connection: sa.Connection, study: int, seq: int) -> bytes:
-    """The bytes of a snapshot; raises what `study_snapshot.restore` raises if a server could not use it."""
-    row = connection.execute(sa.select(snapshots).where(snapshots.c.study == study, snapshots.c.seq == seq)).one()
+def _restorable(connection: sa.Connection, study: int, seq: int) -> bytes | None:
+    """The bytes of a snapshot; raises what `study_snapshot.restore` raises if a server could not use it.
+
+    None if a server has replaced it meanwhile.
+    """
+    found = sa.select(snapshots).where(snapshots.c.study == study, snapshots.c.seq == seq)
+    row = connection.execute(found).one_or_none()
+    stored = connection.execute(sa.select(studies.c.definition).where(studies.c.id == study)).scalar()
+    if row is None or stored is None:
+        return None
     if hashlib.sha256(row.data).hexdigest() != row.sha256:
         raise ValueError("wrong checksum")
-    stored = connection.execute(sa.select(studies.c.definition).where(studies.c.id == study)).scalar_one()
     study_snapshot.restore(row.data, study, StudyDefinition.from_stored(json.loads(stored)), 0.0)
     data: bytes = row.data
     return data

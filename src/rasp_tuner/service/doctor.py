@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rasp_tuner import __version__
 from rasp_tuner.errors import RaspError
@@ -142,7 +142,8 @@ def _database(url: str) -> Iterator[HealthCheck]:
     try:
         yield from check_database(engine)
     except (SQLAlchemyError, RaspError) as error:
-        yield HealthCheck("database", False, str(error).split("\n")[0], "check the address, or bring back a backup")
+        said = str(error.orig if isinstance(error, DBAPIError) else error).split("\n")[0]
+        yield HealthCheck("database", False, said, "check the address, or bring back a backup")
     finally:
         engine.dispose()
 

@@ -381,7 +381,7 @@ def plain_errors(url: sa.URL) -> Iterator[None]:
     except DBAPIError as error:
         said = str(error.orig).splitlines()[0]
         if is_damage(error):
-            said = f"{url.database} is damaged ({said}): bring back a backup; `rasp doctor` lists what can be read"
+            said = f"{url.database} is damaged ({said}): bring back a backup"
         raise DatabaseUnusable(f"could not use the database: {said}") from error
 
 
