@@ -28,6 +28,7 @@ from rasp_tuner.service.study.clock import MAX_WAIT_S
 LIBRARIES = "*/faketime/libfaketimeMT.so.1"
 JUMPS_S = (0.5, 5.0, 30.0, 59.0, 61.0, 3_600.0, 86_400.0, 31_536_000.0)
 KILL_EVERY = 10  # jumps
+START_S = 600.0  # that a start may take: the file with the offset is read at every look at the clock
 
 
 def faked_clock(offsets: Path) -> dict[str, str]:
@@ -60,7 +61,7 @@ def run() -> int:
         server = ServerProcess(home / "data", environment=faked_clock(offsets))
         stop, clients = context.Event(), []
         try:
-            server.start()
+            server.start(START_S)
             create(server.link(), "web")
             paths = [home / f"client{i}" for i in range(given.clients)]
             for i, path in enumerate(paths):
@@ -78,7 +79,7 @@ def run() -> int:
                 back += step < 0.0
                 if jump % KILL_EVERY == KILL_EVERY - 1:
                     server.kill()
-                    server.start()
+                    server.start(START_S)
                     kills += 1
                 began = time.monotonic()
                 record.wait_for_tells(1, 30.0)
