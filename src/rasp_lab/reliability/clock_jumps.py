@@ -4,6 +4,7 @@ Nothing acknowledged may be lost or learned twice, an id keeps its parameters, t
 in the log go back only where the clock went back by more than a minute. Needs libfaketime (Debian's package faketime).
 """
 
+import contextlib
 import itertools
 import multiprocessing
 import random
@@ -55,10 +56,11 @@ def run() -> int:
     given = args.parse_args()
     rng, verdict = random.Random(given.seed), Verdict("clock_jumps")
     context = multiprocessing.get_context("fork")
-    with folder() as home:
+    with folder() as home, contextlib.ExitStack() as ending:
         offsets = home / "offset"
         set_clock(offsets, 0.0)
         server = ServerProcess(home / "data", environment=faked_clock(offsets))
+        ending.callback(server.kill)
         stop, clients = context.Event(), []
         try:
             server.start(START_S)
@@ -91,19 +93,14 @@ def run() -> int:
             stop.set()
             for process in clients:
                 process.join(60)
-            if not clients:
-                server.kill()
-        try:
-            record.read()
-            record.close()
-            link = server.link(timeout=600.0)
-            found = judge(link, "web", record)
-            times = [event["at"] for event in ExportedLog.of(link, "web").events]
-            small = sum(0.0 < one - two <= MAX_WAIT_S for one, two in itertools.pairwise(times))
-            same = replays(link, "web")
-            alive = server.is_ready()
-        finally:
-            server.kill()
+        record.read()
+        record.close()
+        link = server.link(timeout=600.0)
+        found = judge(link, "web", record)
+        times = [event["at"] for event in ExportedLog.of(link, "web").events]
+        small = sum(0.0 < one - two <= MAX_WAIT_S for one, two in itertools.pairwise(times))
+        same = replays(link, "web")
+        alive = server.is_ready()
         said = [line for line in server.errors().splitlines() if "the clock went back" not in line]
         for name, value in (
             ("jumps", given.jumps),

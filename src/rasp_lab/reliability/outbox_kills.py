@@ -4,6 +4,7 @@ What `flush` has called sent is in the log once. So is all that a client told wh
 client had told and not flushed may be lost, since its queue is in memory, but is never there twice.
 """
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -57,8 +58,9 @@ def run() -> int:
     args.add_argument("--seed", type=int, default=0)
     given = args.parse_args()
     rng, verdict, context = random.Random(given.seed), Verdict("outbox_kills"), multiprocessing.get_context("fork")
-    with folder() as home:
+    with folder() as home, contextlib.ExitStack() as ending:
         server = ForkedServerProcess(home / "data")
+        ending.callback(server.kill)
         stop, paths, alive, killed = context.Event(), list[Path](), list[Any](), 0
 
         def begin() -> None:
@@ -91,12 +93,7 @@ def run() -> int:
             for process in alive:
                 process.join(120)
             ended = [process.exitcode for process in alive]
-            if not alive:
-                server.kill()
-        try:
-            events = ExportedLog.of(server.link(timeout=600.0), "web").events
-        finally:
-            server.kill()
+        events = ExportedLog.of(server.link(timeout=600.0), "web").events
         told, flushed, dropped = _records(paths)
     seen = Counter(
         round((event["body"]["metrics"]["p99_ms"] - 20.0) / UNIT)
