@@ -94,7 +94,7 @@ def run() -> int:
                 process.join(120)
             ended = [process.exitcode for process in alive]
         events = ExportedLog.of(server.link(timeout=600.0), "web").events
-        told, flushed, dropped = _records(paths)
+        told, flushed, unsent, dropped = _records(paths)
     seen = Counter(
         round((event["body"]["metrics"]["p99_ms"] - 20.0) / UNIT)
         for event in events
@@ -113,13 +113,17 @@ def run() -> int:
     verdict.promise("what was flushed is there", not flushed - set(seen))
     verdict.promise("nothing is there twice", max(seen.values(), default=0) <= 1)
     verdict.promise("nothing is there that was not told", not set(seen) - told)
-    verdict.promise("clients that ended in peace lost nothing", all(code == 0 for code in ended) and not dropped)
+    peaceful = all(code == 0 for code in ended) and not dropped and not unsent
+    verdict.promise("clients that ended in peace had sent all", peaceful)
     return verdict.end(given.json)
 
 
-def _records(paths: list[Path]) -> tuple[set[int], set[int], int]:
-    """What was told, what of it was flushed, and how many clients dropped; a killed one may end in half a line."""
-    told, flushed, dropped = set[int](), set[int](), 0
+def _records(paths: list[Path]) -> tuple[set[int], set[int], int, int]:
+    """What was told, what of it was flushed, how much clients had not sent at their end, and how much they dropped.
+
+    The record of a killed client has no end, and may break off in a line.
+    """
+    told, flushed, unsent, dropped = set[int](), set[int](), 0, 0
     for path in paths:
         own = set[int]()
         for line in path.read_text().splitlines(keepends=True):
@@ -132,8 +136,9 @@ def _records(paths: list[Path]) -> tuple[set[int], set[int], int]:
                 flushed |= {each for each in own if each <= value}
             else:
                 dropped += value
+                unsent += len(own - flushed)
         told |= own
-    return told, flushed, dropped
+    return told, flushed, unsent, dropped
 
 
 if __name__ == "__main__":

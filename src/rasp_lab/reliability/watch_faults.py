@@ -1,4 +1,4 @@
-"""`rasp watch` live, with a Prometheus that fails in eight ways, a sink that fails, and kills of the program itself.
+"""`rasp watch` live, with a Prometheus that fails in nine ways, a sink that fails, and kills of the program itself.
 
 The settings in place are whole and legal at every moment, no step that was written down is lost, and when the faults
 end, it measures again and leaves good settings behind.
