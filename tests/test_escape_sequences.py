@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 import rasp_lab
 import rasp_tuner
 from rasp_tuner import Categorical, Metric, Tuner
+from rasp_tuner.base.terminal_log import PrintableFormatter
 from rasp_tuner.cli import app
 from rasp_tuner.cli.common import complain, echo
-from rasp_tuner.core.terminal_log import PrintableFormatter
 
 CLEAR, TITLE, TURNED = "\x1b[2J", "\x1b]0;owned\x07", "\u202e"
 CODEC = f"lz4{CLEAR}\nforged line"

@@ -24,7 +24,7 @@ from rasp_lab.reliability.harness import (
     percentile,
 )
 from rasp_lab.reliability.kill import LOAD, Acknowledged, client, judge, replays
-from rasp_tuner.service.study.clock import MAX_WAIT_S
+from rasp_tuner.service.study.event_time import MAX_WAIT_S
 
 LIBRARIES = "*/faketime/libfaketimeMT.so.1"
 JUMPS_S = (0.5, 5.0, 30.0, 59.0, 61.0, 3_600.0, 86_400.0, 31_536_000.0)

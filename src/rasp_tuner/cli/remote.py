@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import typer
 
+from rasp_tuner.base.checks import printable
 from rasp_tuner.cli.common import Json as Json
 from rasp_tuner.cli.common import complain, echo, one_line_errors
-from rasp_tuner.core.checks import printable
 from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:

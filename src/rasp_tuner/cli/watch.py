@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from rasp_tuner.base.terminal_log import log_to_terminal
 from rasp_tuner.cli.common import app, echo, flag, one_line_errors
-from rasp_tuner.core.terminal_log import log_to_terminal
 
 ROLLED_BACK = 3  # exit status
 

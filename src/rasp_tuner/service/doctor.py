@@ -17,8 +17,15 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rasp_tuner import __version__
 from rasp_tuner.errors import RaspError
+from rasp_tuner.service.data_folder_lock import (
+    DATABASE,
+    FolderTaken,
+    database_is_lost,
+    folder_lock,
+    open_to_others,
+    server_on,
+)
 from rasp_tuner.service.database_check import check_database
-from rasp_tuner.service.folder import DATABASE, FolderTaken, database_is_lost, folder_lock, open_to_others, server_on
 from rasp_tuner.service.health import HealthCheck
 from rasp_tuner.service.storage.store import sqlite_url
 

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rasp_tuner.errors import InvalidValue, RaspError
-from rasp_tuner.service.folder import DATABASE, database_is_lost, make_private_file, sqlite_file
+from rasp_tuner.service.data_folder_lock import DATABASE, database_is_lost, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
 from rasp_tuner.service.storage.event_rows import DamagedEvent, event_of, event_row
@@ -34,7 +34,9 @@ SQLITE_BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process, su
 CHECKPOINT_EVERY_PAGES = 1_000  # of SQLite's write-ahead log: 4 MB, which small disks have, too
 LEAST_LOG_BYTES = 1_000_000  # of that log, below which it is left alone when the disk is nearly full
 SNAPSHOTS_KEPT = 2  # for each study
-LEASE_S = 10.0  # of one of several servers; server and PostgreSQL give each other up if one is silent for so long
+SERVER_LEASE_S = (
+    10.0  # of one of several servers; server and PostgreSQL give each other up if one is silent for so long
+)
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 PROBE_BYTES = 4_096  # of a test write
 NO_STUDY = 0  # ids begin at 1
@@ -47,7 +49,7 @@ class DatabaseUnusable(RaspError, RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class StudyRow:
+class StoredStudy:
     id: int
     name: str
     definition_json: str  # not read before it is needed: there may be thousands of rows
@@ -74,7 +76,7 @@ class KeyRow:
 class Store:
     """Rows in, rows out; raises SQLAlchemyError where the database fails."""
 
-    def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = LEASE_S) -> None:
+    def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = SERVER_LEASE_S) -> None:
         """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
         self.url = sa.make_url(url)
         self._watch: FileWatch | None = None
@@ -167,7 +169,7 @@ class Store:
         row = {"name": name, "definition": dumps_text(definition), "created": created, "owner": owner}
         return int(connection.execute(sa.insert(studies).returning(studies.c.id), row).scalar_one())
 
-    def studies(self, owner: str | None = None) -> list[StudyRow]:
+    def studies(self, owner: str | None = None) -> list[StoredStudy]:
         """Studies that are not deleted, newest first; with `owner` only those of that server."""
         query = sa.select(studies).where(studies.c.name.is_not(None)).order_by(studies.c.id.desc())
         if owner is not None:
@@ -400,8 +402,8 @@ def _insert_events_sql(dialect: str) -> str:
     return f"INSERT INTO events ({', '.join(column.name for column in events.columns)}) VALUES ({places})"  # noqa: S608
 
 
-def study_row(row: Any) -> StudyRow:
-    return StudyRow(row.id, row.name, row.definition, row.created, row.epoch)
+def study_row(row: Any) -> StoredStudy:
+    return StoredStudy(row.id, row.name, row.definition, row.created, row.epoch)
 
 
 def _engine(url: sa.URL, *, writes: bool, lease_s: float) -> sa.Engine:
