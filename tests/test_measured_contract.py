@@ -5,6 +5,7 @@ import pytest
 
 from rasp_lab.beds.contract import SHARE, WORLDS, play
 from rasp_tuner import Int, Tuner
+from rasp_tuner.engine.measured_bill import MeasuredBill
 
 STEPS = 120
 ALLOWANCE = 6.0  # of a new tuner, in steps of the default's cost
@@ -124,3 +125,14 @@ def test_several_metrics_are_not_measured() -> None:
     assert budget is not None
     assert budget.measured is None
     assert "Measured" not in str(budget)
+
+
+def test_a_bill_that_grew_from_absurd_numbers_can_be_read_again() -> None:
+    """As file 721 of `fuzz_files --seed 31` did: what it saved was refused."""
+    bill = MeasuredBill()
+    bill.restore({**bill.state(), "after_sum": np.array(-1e100), "after_runs": np.array(3.0)})
+    for _ in range(3):
+        bill.observe_default(0.1, 0.01, (1.0, 1.1), 0.5)
+        bill.observe_own(0.1, 0.01, (1.0, 1.1), False)
+    assert bill.closed_variance > 1e100
+    MeasuredBill().restore(bill.state())

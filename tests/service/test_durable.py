@@ -2,6 +2,7 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -253,7 +254,7 @@ def test_a_commit_that_fails_for_any_reason_is_answered(sqlite, monkeypatch):
             raise ValueError("a row that cannot be written")
 
         with monkeypatch.context() as patch:
-            patch.setattr("rasp_tuner.service.storage.store._row", broken)
+            patch.setattr("rasp_tuner.service.storage.store.event_row", broken)
             answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1}})
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
         assert ask(client)["id"] == "s3"
@@ -284,3 +285,19 @@ def test_two_servers_do_not_share_a_folder(process):
     with pytest.raises(ChildProcessError, match=r"rasp: another server \(process \d+\) uses .*: stop it") as refused:
         Process(process.data)
     assert str(refused.value).count("\n") == 1
+
+
+def test_the_log_of_sqlite_stays_small_enough_for_a_small_disk(tmp_path, monkeypatch):
+    """It filled a disk of 12 MB before it was copied into the database for the first time."""
+    store, log = Store.in_folder(tmp_path), tmp_path / "rasp.db-wal"
+    sizes = []
+    for seq in range(1, 300):  # 12 pages of 4 kB each time
+        store.append_alone([(1, Event(seq, "ask", 0.0, {"x": "y" * 40_000}, seq))])
+        sizes.append(log.stat().st_size)
+    assert 3e6 < max(sizes) < 5e6
+    store.make_room()
+    assert log.stat().st_size > 3e6  # the disk has room
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2_000_000))
+    store.make_room()
+    assert log.stat().st_size == 0
+    store.close()

@@ -10,11 +10,11 @@ from serving import STUDY, ask, running, steps, tell, view, wait_for
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.auth import create_key
-from rasp_tuner.service.server import ServeError, advertised_url, serve
+from rasp_tuner.service.server import advertised_url, serve
 from rasp_tuner.service.storage.jobs import WriterJob
 from rasp_tuner.service.storage.lease_keeper import targets
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer, checked_url
-from rasp_tuner.service.storage.store import Store, StoredStudy
+from rasp_tuner.service.storage.store import DatabaseUnusable, Store, StoredStudy
 from rasp_tuner.service.storage.tables import events, servers, studies
 
 LONG_S = 600.0  # a lease that does not end, and is not renewed, during a test
@@ -370,5 +370,5 @@ def test_a_server_that_listens_everywhere_is_reached_where_the_database_sees_it(
 
 
 def test_a_database_that_cannot_be_reached_is_said_in_one_line(tmp_path):
-    with pytest.raises(ServeError, match=r"could not use the database: .*[Cc]onnection refused"):
+    with pytest.raises(DatabaseUnusable, match=r"could not use the database: .*[Cc]onnection refused"):
         serve(tmp_path, port=0, database="postgresql://rasp@127.0.0.1:9/none")

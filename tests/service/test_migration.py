@@ -21,6 +21,7 @@ def driven(url):
 NEWER_THAN = {  # what each version does not have
     1: ["DROP INDEX events_key", "ALTER TABLE events DROP COLUMN key", "DROP TABLE audit"],
     2: ["ALTER TABLE studies DROP COLUMN owner", "ALTER TABLE studies DROP COLUMN epoch", "DROP TABLE servers"],
+    3: ["ALTER TABLE events DROP COLUMN checksum"],
 }
 
 

@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from rasp_lab.reliability.clock_jumps import LIBRARIES
 
 SLOW = "ready again in under 2 s"  # belongs to a machine that has nothing else to do
 
@@ -75,3 +78,26 @@ def test_a_full_disk_acknowledges_nothing():
 def test_concurrent_clients_are_counted_exactly():
     told, broken = script("concurrent_clients", "--clients", 8, "--rounds", 10)
     assert not broken, told
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not list(Path("/usr/lib").glob(LIBRARIES)), reason="no libfaketime: Debian's package faketime")
+def test_jumps_of_the_clock_lose_nothing():
+    told, broken = script("clock_jumps", "--jumps", 6, "--clients", 2)
+    assert not broken, told
+    assert told["tells acknowledged"] > 0
+
+
+@pytest.mark.slow
+def test_what_the_outbox_has_flushed_is_there_once():
+    told, broken = script("outbox_kills", "--kills", 2, "--clients", 2)
+    assert not broken, told
+    assert told["of which called sent by flush"] > 0
+    assert told["kills of a client"] == 1
+
+
+@pytest.mark.slow
+def test_a_live_watch_survives_faults():
+    told, broken = script("watch_faults", "--rounds", 3)
+    assert not broken, told
+    assert told["steps measured"] >= 6

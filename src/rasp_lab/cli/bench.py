@@ -15,7 +15,7 @@ from rich.table import Table
 
 from rasp_lab.cli import table as of_table
 from rasp_lab.cli.common import PANEL, lab_errors
-from rasp_tuner.cli.common import Json, app, busy, flag, progress_bar, say
+from rasp_tuner.cli.common import Json, app, busy, echo, flag, progress_bar, say
 from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ def run_demo(
         if as_json:
             facts: dict[str, Any] = {"ratios": metrics.ratios(runs, demo.HORIZON), "verdict": said, "report": str(page)}
             facts["gzip"] = None if real is None else real.verdict.words
-            typer.echo(summary.to_json(facts))
+            echo(summary.to_json(facts))
             return
         _print_ratios(runs)
-        typer.echo(said)
-        typer.echo(page)
+        echo(said)
+        echo(page)
         if real is not None:
-            typer.echo(f"\nAnd a real program, gzip on this machine, at most 5% larger files:\n{real}")
+            echo(f"\nAnd a real program, gzip on this machine, at most 5% larger files:\n{real}")
 
 
 @app.command("bench", rich_help_panel=PANEL)
@@ -130,7 +130,7 @@ def run_bench(
             from rasp_tuner.files.snapshot import write
 
         if "list" in (agents, domains):
-            typer.echo("\n".join(sorted(registry.AGENTS) if agents == "list" else list(worlds.DOMAINS)))
+            echo("\n".join(sorted(registry.AGENTS) if agents == "list" else list(worlds.DOMAINS)))
             return
         sys.path.insert(0, str(Path.cwd()))  # where one's own agents and domains are
         names = list(registry.AGENTS) if agents == "all" else _names(agents)
@@ -174,12 +174,12 @@ def run_bench(
             each = list(dict.fromkeys(cell.agent for cell in cells))
             _follow_memory(heap.measure(out, each, cells[0].domain, cells[0].horizon), len(each), as_json)
         if as_json:
-            typer.echo(facts)
+            echo(facts)
             return
         if plain := [r for r in runs if not is_world(r.domain)]:
             _print_ratios(plain)
         _print_worlds(runs)
-        typer.echo(f"Steps: {steps}   Summary: {out / 'summary.json'}   Next: rasp report {out}")
+        echo(f"Steps: {steps}   Summary: {out / 'summary.json'}   Next: rasp report {out}")
 
 
 @app.command("report", rich_help_panel=PANEL)
@@ -193,7 +193,7 @@ def write_report(folder: Annotated[Path, typer.Argument(help="The OUT folder of 
             from rasp_lab.bench.report import html_report
 
             page, text = html_report.write(folder)
-        typer.echo(f"Page: {page}   Markdown: {text}")
+        echo(f"Page: {page}   Markdown: {text}")
 
 
 @app.command("results", rich_help_panel=PANEL)
@@ -232,7 +232,7 @@ def write_results(
                 run.run_plan(cells, out, jobs=jobs, finished=finished)
         if worlds_only:
             results.write_worlds(cells, out, target)
-            typer.echo(f"Markdown: {target}")
+            echo(f"Markdown: {target}")
             return
         if not page_only:
             with progress_bar() as progress:
@@ -244,7 +244,7 @@ def write_results(
             _follow_memory(measured, len(agents.AGENTS))
         with busy("writing the page"):
             page = results.write(cells, out, target)
-        typer.echo(f"Markdown: {target}   Page: {page}")
+        echo(f"Markdown: {target}   Page: {page}")
 
 
 def _follow_memory(measured: "Iterator[str]", total: int, as_json: bool = False) -> None:
@@ -262,12 +262,12 @@ def _print_ratios(runs: "Sequence[Runs]") -> None:
     for horizon in sorted({r.horizon for r in runs}):
         content = tables.ratio_table(runs, horizon)
         head, rows = content if len(content[1]) >= len(content[0]) else tables.transposed(content, "domain")
-        typer.echo(f"Regret relative to the static default, T = {horizon:,}: below 1 beats doing nothing")
+        echo(f"Regret relative to the static default, T = {horizon:,}: below 1 beats doing nothing")
         _print_table(head, rows)
         if any(text.startswith("(") for row in rows for text in row):
-            typer.echo("In brackets: the regret itself, because the static default has none.")
+            echo("In brackets: the regret itself, because the static default has none.")
     if all(r.agent != "static" for r in runs):
-        typer.echo("No ratios without the static default: add static to --agents.")
+        echo("No ratios without the static default: add static to --agents.")
 
 
 def _print_worlds(runs: "Sequence[Runs]") -> None:
@@ -275,7 +275,7 @@ def _print_worlds(runs: "Sequence[Runs]") -> None:
     from rasp_lab.bench.report import tables, world_tables
 
     for words, (head, rows) in world_tables.told(runs):
-        typer.echo(words)
+        echo(words)
         _print_table(*tables.transposed((head, rows), "world"))
 
 
@@ -299,7 +299,7 @@ def _resumable() -> "Iterator[None]":
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("rasp: stopped; finished runs are kept, and the same command continues from there", err=True)
+        echo("rasp: stopped; finished runs are kept, and the same command continues from there", err=True)
         raise
 
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rasp_lab.cli.common import PANEL, lab_errors
-from rasp_tuner.cli.common import Json, app, busy, progress_bar, say
+from rasp_tuner.cli.common import Json, app, busy, echo, progress_bar, say
 
 
 @app.command("theory", rich_help_panel=PANEL)
@@ -41,14 +41,14 @@ def run_theory(
         with busy("drawing"):
             picture, html = page.write(outcomes, out)
         if as_json:
-            typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=1))
+            echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=1))
         else:
             head, rows = page.as_table(outcomes)
             table = Table(*head)
             for row in rows:
                 table.add_row(*map(escape, row))
             Console(width=None if sys.stdout.isatty() else 160).print(table)
-            typer.echo(page.verdict(outcomes))
-            typer.echo(f"Figure: {picture}   Page: {html}")
+            echo(page.verdict(outcomes))
+            echo(f"Figure: {picture}   Page: {html}")
     if not all(outcome.holds for outcome in outcomes if outcome.claim.version == "mended"):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Files of tuners, fleets and policies, and ways to change them that a checksum does not notice: it is made anew.
+"""Files of tuners, fleets, policies and studies, and ways to change them that no checksum notices: it is made anew.
 
 `good_files` are made by running each kind for a while. `changed` gives one with a few of its parts changed: numbers,
 shapes and names of arrays, values in the header, bytes and lengths.
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rasp_lab.reliability.bad_studies import EXPORT, changed_export, export_bytes
 from rasp_tuner import Bool, Categorical, Fleet, Float, Int, Metric, Tuner
 from rasp_tuner.contexts import Category, Flag, TimeOfDay
 
@@ -74,7 +75,7 @@ WORDS = (
 class File(NamedTuple):
     """The bytes of a file, and what reads it."""
 
-    kind: str  # TUNER, FLEET_FILE or POLICY
+    kind: str  # TUNER, FLEET_FILE, POLICY or EXPORT
     data: bytes
 
 
@@ -102,8 +103,11 @@ def outcome(names: list[str], rng: np.random.Generator) -> dict[str, float]:
 
 def changed(file: File, rng: np.random.Generator) -> tuple[File, str]:
     """The file with one to three of its parts changed, and what was changed in words."""
-    change = {TUNER: _changed_snapshot, FLEET_FILE: _changed_fleet, POLICY: _changed_policy}[file.kind]
-    data, words = change(file.data, rng)
+    if file.kind == EXPORT:
+        data, words = changed_export(file.data, rng, _with_a_word)
+    else:
+        change = {TUNER: _changed_snapshot, FLEET_FILE: _changed_fleet, POLICY: _changed_policy}[file.kind]
+        data, words = change(file.data, rng)
     return File(file.kind, data), words
 
 
@@ -201,11 +205,17 @@ _MAKERS: dict[str, Callable[[], File]] = {
     "constraints": lambda: _tuner(
         30, space=MIXED, context=["qps"], default=_default(MIXED), constraints=["a * n <= 12"]
     ),
+    "search, continuous": lambda: _tuner(40, space=FLOATS, default=_default(FLOATS), goal="find"),
+    "search, discrete": lambda: _tuner(
+        40, space=CHOICES, context=["qps"], metrics=_TWO, default=_default(CHOICES), goal="find"
+    ),
+    "search, mixed": lambda: _tuner(40, space=MIXED, context=["qps"], default=_default(MIXED), goal="find"),
     "paper": lambda: _tuner(30, space=MIXED, context=["qps"], preset="paper", budget=None),
     "fleet": lambda: _fleet(40, metrics={"ms": "min"}),
     "fleet, two metrics": lambda: _fleet(25, metrics=_TWO, guard=0.1, switching_cost=0.5),
     "fleet, no context": lambda: _fleet(12, context=None, metrics={"ms": Metric("min", scale="log")}, budget=None),
     "policy": _policy,
+    "export": lambda: File(EXPORT, export_bytes()),
 }
 
 

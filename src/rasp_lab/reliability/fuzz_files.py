@@ -1,10 +1,11 @@
-"""Bad files: thousands of changed snapshots, fleets and policies, each loaded and, where it loads, used.
+"""Bad files: thousands of changed snapshots, fleets, policies and exports, each loaded and, where it loads, used.
 
     python -m rasp_lab.reliability.fuzz_files --files 10000 --sanitize
 
-A file may be refused, by a SnapshotError (a ValueError for a policy, whose reader stands alone), or be harmless: asks,
-tells, recommendations and explanations work, what is suggested is legal, and what is saved loads again. Everything else
-is a failure: another error, a crash, a minute without an answer, more memory than a tuner takes.
+A file may be refused, by a SnapshotError (a ValueError for a policy, whose reader stands alone; a 4xx for an export of
+a study), or be harmless: asks, tells, recommendations and explanations work, what is suggested is legal, and what is
+saved loads again. Everything else is a failure: another error, a crash, a minute without an answer, more memory than a
+tuner takes.
 
 Files are tried in another process, so that a crash ends one file only. --sanitize builds the C code with the address
 and undefined-behaviour sanitizers of gcc, and ends at the first thing that they report. A file is a function of its
@@ -33,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from rasp_lab.reliability.bad_files import FLEET_FILE, POLICY, File, changed, context_for, good_files, outcome
+from rasp_lab.reliability.bad_studies import EXPORT, loaded_export, use_study
 from rasp_lab.reliability.sanitizers import sanitized, with_sanitizers
 from rasp_tuner import Fleet, Tuner
 from rasp_tuner.engine.kernel import native
@@ -42,12 +44,19 @@ from rasp_tuner.space import Space
 
 STEPS = 5  # of asking and telling, by a tuner that loads
 MOST_SECONDS = 60.0  # for one file
+MOST_START_SECONDS = 600.0  # for a process to make the good files: with sanitizers, beside others, that is minutes
 MOST_MEMORY = 3 << 30  # bytes
 REFUSED, HARMLESS, UNCHANGED = "refused", "harmless", "nothing"
 
 
 def tried(file: File) -> str:
     """REFUSED or HARMLESS; any other error is raised."""
+    if file.kind == EXPORT:
+        live = loaded_export(file.data)
+        if live is None:
+            return REFUSED
+        use_study(live)
+        return HARMLESS
     try:
         loaded = _loaded(file)
     except SnapshotError:
@@ -229,7 +238,7 @@ def _follow(worker: "subprocess.Popen[str]", result: Result) -> dict[str, Any] |
     threading.Thread(target=_read, args=(worker.stdout, lines), daemon=True).start()
     begun: dict[str, Any] | None = None
     with contextlib.suppress(queue.Empty):
-        while line := lines.get(timeout=MOST_SECONDS + (60.0 if begun is None else 0.0)):
+        while line := lines.get(timeout=MOST_START_SECONDS if begun is None else MOST_SECONDS):
             told = json.loads(line)
             if "file" in told:
                 begun = {**told, "open": True}

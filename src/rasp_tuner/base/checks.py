@@ -45,6 +45,13 @@ def number(field: str, value: object, error: type[RaspError] = InvalidValue) -> 
     return result
 
 
+def metric_number(field: str, value: object) -> float:
+    """`value` of a metric as a finite float; True and False are no measurements."""
+    if isinstance(value, (bool, np.bool_)):
+        raise InvalidValue(f"{field} must be a finite number, got {show(value)}; if you mean 1 or 0, give that")
+    return number(field, value)
+
+
 def vector(field: str, values: object, length: int, error: type[RaspError] = InvalidValue) -> Array:
     """`values` as a new float array [length] of finite numbers."""
     if isinstance(values, np.ndarray) and values.ndim != 1:

@@ -19,6 +19,7 @@ from rasp_tuner.cli import tune as tune
 from rasp_tuner.cli import watch as watch
 from rasp_tuner.cli import what_if as what_if
 from rasp_tuner.cli.common import app as app
+from rasp_tuner.cli.common import echo
 
 PANELS = {
     "Start here": ("tune", "watch", "serve"),
@@ -30,7 +31,7 @@ LABORATORY = "Laboratory"  # all other commands
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(__version__)
+        echo(__version__)
         raise typer.Exit
 
 
@@ -52,7 +53,7 @@ def show_version() -> None:
 
     Example: rasp version
     """
-    typer.echo(__version__)
+    echo(__version__)
 
 
 lab.add_commands()

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rasp_tuner.cli.common import app
+from rasp_tuner.cli.common import app, echo
 from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, ago, emit, pairs, plain, shown, talking
 from rasp_tuner.study_file.fields import seconds
 
@@ -35,7 +35,7 @@ def approve(
         if as_json:
             emit({"id": id, "status": "approved"})
         else:
-            typer.echo(f"{plain(id)} is approved: it runs at the next ask in its situation")
+            echo(f"{plain(id)} is approved: it runs at the next ask in its situation")
 
 
 @app.command("refuse")
@@ -56,7 +56,7 @@ def refuse(
         if as_json:
             emit({"id": id, "status": "refused"})
         else:
-            typer.echo(f"{plain(id)} is refused for {plain(for_)}: what ran before goes on")
+            echo(f"{plain(id)} is refused for {plain(for_)}: what ran before goes on")
 
 
 def _list(name: str, waiting: list[dict[str, Any]], as_json: bool) -> None:
@@ -64,16 +64,16 @@ def _list(name: str, waiting: list[dict[str, Any]], as_json: bool) -> None:
         emit(waiting)
         return
     if not waiting:
-        typer.echo(f"nothing waits for approval in {plain(name)}")
+        echo(f"nothing waits for approval in {plain(name)}")
     for one in waiting:
         where = f" where {pairs(one['context'])}" if one["context"] else ""
-        typer.echo(f"{plain(one['id'])}  asked {ago(one['asked_at'])}{where}")
+        echo(f"{plain(one['id'])}  asked {ago(one['asked_at'])}{where}")
         for knob, (runs, wanted) in one["changes"].items():
-            typer.echo(f"  {plain(knob)}: {shown(runs)} -> {shown(wanted)}")
-        typer.echo(f"  stake: {_stake(one)}")
-        typer.echo(f"  {plain(one['explanation'])}")
+            echo(f"  {plain(knob)}: {shown(runs)} -> {shown(wanted)}")
+        echo(f"  stake: {_stake(one)}")
+        echo(f"  {plain(one['explanation'])}")
     if waiting:
-        typer.echo(f"rasp approve {plain(name)} {plain(waiting[0]['id'])} lets it run, rasp refuse ... does not")
+        echo(f"rasp approve {plain(name)} {plain(waiting[0]['id'])} lets it run, rasp refuse ... does not")
 
 
 def _stake(one: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rasp_tuner.base.checks import printable
 from rasp_tuner.cli.extras import EXTRAS, requirement_of
 from rasp_tuner.errors import RaspError
 
@@ -57,21 +58,29 @@ def one_line_errors(requirement: str, extras: Mapping[str, str] = EXTRAS) -> Ite
 
 def complain(error: Exception | str) -> int:
     """Print an error as one line on stderr and return the exit status."""
-    typer.echo(f"rasp: {error}", err=True)
+    echo(f"rasp: {printable(str(error))}", err=True)
     return 1
+
+
+def echo(text: object = "", err: bool = False) -> None:
+    """Print lines, without escape sequences: names, values and reasons may come from a file or a server.
+
+    All commands print by this function; what must stay on one line goes through `printable` before.
+    """
+    typer.echo("\n".join(map(printable, str(text).split("\n"))), err=err)
 
 
 @contextmanager
 def busy(what: str) -> Iterator[None]:
     """Show a spinner while packages load or files are read. It leaves no trace, and a pipe sees nothing of it."""
-    with Console(stderr=True).status(escape(f"{what} ...")):  # a path may hold brackets
+    with Console(stderr=True).status(escape(printable(f"{what} ..."))):  # a path may hold brackets
         yield
 
 
 def say(what: str, as_json: bool = False) -> None:
     """Print on stderr what takes time now; with --json only if somebody watches."""
     if not as_json or sys.stderr.isatty():
-        typer.echo(what, err=True)
+        echo(what, err=True)
 
 
 @contextmanager

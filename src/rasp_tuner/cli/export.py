@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, one_line_errors
+from rasp_tuner.cli.common import Json, app, echo, one_line_errors
 from rasp_tuner.cli.show import named_texts
 from rasp_tuner.policy import c_table
 from rasp_tuner.tuner import Tuner
@@ -36,9 +36,9 @@ def export_policy(
         if as_json:
             plain = asdict(report)
             del plain["policy"]
-            typer.echo(json.dumps(plain, indent=1))
+            echo(json.dumps(plain, indent=1))
             return
-        typer.echo(str(report))
-        typer.echo(f"Policy: {policy}")
+        echo(str(report))
+        echo(f"Policy: {policy}")
         if c is not None:
-            typer.echo(f"Table: {c}")
+            echo(f"Table: {c}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rasp_tuner.cli.common import complain, flag, say
+from rasp_tuner.cli.common import complain, echo, flag, say
 from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, context_value, emit, plain, talking
 from rasp_tuner.cli.study import studies
 from rasp_tuner.errors import InvalidValue
@@ -59,9 +59,9 @@ def forget(
             emit(done)
             return
         files = "files are clean" if done["scrubbed"] else "files will be clean shortly"
-        typer.echo(f"Erased {done['erased']:,} records of {name}; {files}")
+        echo(f"Erased {done['erased']:,} records of {name}; {files}")
         for backup in done["backups"]:
-            typer.echo(f"Removed the backup {plain(backup)}")
+            echo(f"Removed the backup {plain(backup)}")
 
 
 def _limits(word: str) -> tuple[str, str | float | list[float | None] | None]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import app, complain, flag, one_line_errors
+from rasp_tuner.cli.common import app, complain, echo, flag, one_line_errors
 from rasp_tuner.cli.remote import URL, Url
 
 
@@ -34,6 +34,6 @@ def run_mcp(
         from rasp_tuner.integrations.mcp_server import serve
 
         rights = "without a key" if key is None else f"with the key in {key_env}"
-        typer.echo(f"Serving MCP for studies at {url} {rights}; end it with Ctrl-C, or the end of its input", err=True)
+        echo(f"Serving MCP for studies at {url} {rights}; end it with Ctrl-C, or the end of its input", err=True)
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # else Ctrl-C waits for the thread that waits for input
         anyio.run(lambda: serve(url, key, read_only=read_only, timeout=timeout))

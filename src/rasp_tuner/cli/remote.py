@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 import typer
 
+from rasp_tuner.base.checks import printable
 from rasp_tuner.cli.common import Json as Json
-from rasp_tuner.cli.common import complain, one_line_errors
+from rasp_tuner.cli.common import complain, echo, one_line_errors
 from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def talking(url: str, key: str | None, timeout: float | None = None) -> "Iterato
         from rasp_tuner.client import AccessDenied, Client, ServerUnavailable, UnknownStudy
 
         if sys.stderr.isatty() and not _answers(url):
-            typer.echo(f"No server answers at {url} yet; waiting up to {timeout or TIMEOUT_S:g} s ...", err=True)
+            echo(f"No server answers at {url} yet; waiting up to {timeout or TIMEOUT_S:g} s ...", err=True)
         try:
             with Client(url, key, timeout=timeout or TIMEOUT_S, ask_deadline=None) as client:
                 yield client
@@ -69,12 +70,12 @@ def _answers(url: str) -> bool:
 
 def emit(value: Any) -> None:
     """Print JSON, as one line."""
-    typer.echo(json.dumps(value))
+    echo(json.dumps(value))
 
 
 def plain(text: object) -> str:
     """One line that is safe to print: names and reasons come from others and may contain escape sequences."""
-    return "".join(c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in str(text))
+    return printable(str(text))
 
 
 def shown(value: object) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, busy, late_progress, one_line_errors, say
+from rasp_tuner.cli.common import Json, app, busy, echo, late_progress, one_line_errors, say
 from rasp_tuner.cli.lists import parse_metrics, words
 
 
@@ -38,10 +38,10 @@ def screen_log(
         if page is not None:
             snapshot.write(page, screen_page(report).encode())
         if as_json:
-            typer.echo(json.dumps({**report.as_json(), "left_out": found.left_out}, indent=1))
+            echo(json.dumps({**report.as_json(), "left_out": found.left_out}, indent=1))
             return
-        typer.echo(str(report))
+        echo(str(report))
         if found.left_out:
-            typer.echo(f"Rows left out because a value is missing: {found.left_out}")
+            echo(f"Rows left out because a value is missing: {found.left_out}")
         if page is not None:
-            typer.echo(f"Page: {page}")
+            echo(f"Page: {page}")

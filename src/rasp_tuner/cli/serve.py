@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, busy, complain, flag, one_line_errors
+from rasp_tuner.cli.common import Json, app, busy, complain, echo, flag, one_line_errors
 from rasp_tuner.feature_flags import FLAG_LEASE_S
 from rasp_tuner.files import snapshot
 
@@ -103,7 +103,7 @@ def run_server(
         )
         if opened is None:
             what = folder if data else "the database"
-            start(on_bound=lambda bound: typer.echo(f"Serving {what} at http://{host}:{bound}", err=True))
+            start(on_bound=lambda bound: echo(f"Serving {what} at http://{host}:{bound}", err=True))
         else:
             study = name or _study_name(opened)
             kept = "" if data or database else "; what it learns here is gone then, without --data FOLDER"
@@ -111,7 +111,7 @@ def run_server(
 
             def ready() -> None:
                 page = f"http://{host}:{ports[0]}/studies/{study}"
-                typer.echo(f"{opened} is at {page} until Ctrl-C{kept}", err=True)
+                echo(f"{opened} is at {page} until Ctrl-C{kept}", err=True)
                 if not without_browser and _has_screen():
                     threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
@@ -156,7 +156,7 @@ def create_key(
         from rasp_tuner.service.auth import create_key
 
         key, row = create_key(store, scope, study, label)
-        typer.echo(json.dumps({"id": row.id, "key": key, "scope": scope, "study": study}) if as_json else key)
+        echo(json.dumps({"id": row.id, "key": key, "scope": scope, "study": study}) if as_json else key)
 
 
 @keys_app.command("list")
@@ -171,11 +171,11 @@ def list_keys(data: Data, database: Database = None, as_json: Json = False) -> N
             for row in store.list_keys()
         ]
         if as_json:
-            typer.echo(json.dumps({"keys": rows}))
+            echo(json.dumps({"keys": rows}))
             return
         for row in rows:
             state = "revoked" if row["revoked"] else "active"
-            typer.echo(f"{row['id']}  {row['scope']:5}  {row['study'] or 'all studies'}  {state}  {row['label']}")
+            echo(f"{row['id']}  {row['scope']:5}  {row['study'] or 'all studies'}  {state}  {row['label']}")
 
 
 @keys_app.command("revoke")
@@ -192,7 +192,7 @@ def revoke_key(
     with one_line_errors("rasp-tuner[serve]"), _store(data, database) as store:
         if not store.revoke_key(id):
             raise typer.Exit(complain(f"no active key {id!r}; `rasp keys list` shows them"))
-        typer.echo(json.dumps({"id": id, "revoked": True}) if as_json else f"revoked {id}")
+        echo(json.dumps({"id": id, "revoked": True}) if as_json else f"revoked {id}")
 
 
 @keys_app.command("audit")
@@ -209,11 +209,11 @@ def show_audit(
     with one_line_errors("rasp-tuner[serve]"), _store(data, database) as store:
         rows = store.audit(limit)
         if as_json:
-            typer.echo(json.dumps({"audit": rows}))
+            echo(json.dumps({"audit": rows}))
             return
         for row in rows:
             at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(row["at"]))
-            typer.echo(f"{at}  {row['actor']}  {row['action']}  {row['subject']}")
+            echo(f"{at}  {row['actor']}  {row['action']}  {row['subject']}")
 
 
 @app.command("doctor")
@@ -231,9 +231,9 @@ def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_jso
             findings.append(finding)
             if not as_json:  # line by line: a large database takes time to check
                 mend = f": {finding.mend}" if finding.mend else ""
-                typer.echo(f"{'ok ' if finding.good else 'BAD'}  {finding.name:9}  {finding.said}{mend}")
+                echo(f"{'ok ' if finding.good else 'BAD'}  {finding.name:9}  {finding.said}{mend}")
         if as_json:
-            typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
+            echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
         if not all(finding.good for finding in findings):
             raise typer.Exit(1)
 
@@ -242,11 +242,12 @@ def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_jso
 def _store(data: Path, database: str | None) -> "Iterator[Store]":
     """The database of a service, which may be running at the same time."""
     from rasp_tuner.service.data_folder_lock import make_folder
-    from rasp_tuner.service.storage.store import Store, sqlite_url
+    from rasp_tuner.service.storage.store import Store, plain_errors, sqlite_url
 
     make_folder(data)
     store = Store(database or sqlite_url(data))
     try:
-        yield store
+        with plain_errors(store.url):
+            yield store
     finally:
         store.close()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, one_line_errors
+from rasp_tuner.cli.common import Json, app, echo, one_line_errors
 from rasp_tuner.cli.lists import words
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.tuner import Tuner
@@ -37,13 +37,13 @@ def show_tuner(
         if csv is not None:
             history.to_csv(csv)
         if as_json:
-            typer.echo(json.dumps({"learned": tuner.learned, "note": history.note, "steps": list(history)}, indent=1))
+            echo(json.dumps({"learned": tuner.learned, "note": history.note, "steps": list(history)}, indent=1))
             return
-        typer.echo(repr(tuner))
-        typer.echo(str(history))
+        echo(repr(tuner))
+        echo(str(history))
         for what, written in (("Page", html), ("Table", csv)):
             if written is not None:
-                typer.echo(f"{what}: {written}")
+                echo(f"{what}: {written}")
 
 
 def named_texts(text: str) -> tuple[str, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rasp_tuner.cli.common import app, complain, flag, say
+from rasp_tuner.cli.common import app, complain, echo, flag, say
 from rasp_tuner.cli.remote import (
     URL,
     Json,
@@ -63,8 +63,8 @@ def create(
         if as_json:
             emit({"created": new, "study": view})
             return
-        typer.echo(f"{'Created' if new else 'Exists already with this definition:'} {view['name']}")
-        typer.echo(f"Next: {_next_ask(view)}")
+        echo(f"{'Created' if new else 'Exists already with this definition:'} {view['name']}")
+        echo(f"Next: {_next_ask(view)}")
 
 
 @studies.command("list")
@@ -79,7 +79,7 @@ def show_all(url: Url = URL, key: Key = None, as_json: Json = False) -> None:
         emit({"studies": views})
         return
     if not views:
-        typer.echo("No studies yet. Next: rasp study create FILE.toml")
+        echo("No studies yet. Next: rasp study create FILE.toml")
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for head in ("study", "asks", "tells", "failures", "pending", "last event", ""):
@@ -87,7 +87,7 @@ def show_all(url: Url = URL, key: Key = None, as_json: Json = False) -> None:
     for view in views:
         counts = (f"{view[name]:,}" for name in ("asks", "tells", "failures", "pending"))
         frozen = "frozen" if view["frozen"] else ""
-        table.add_row(Text(view["name"]), *counts, ago(view["last_event_at"]), frozen)
+        table.add_row(Text(plain(view["name"])), *counts, ago(view["last_event_at"]), frozen)
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
@@ -103,14 +103,14 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     if as_json:
         emit({**view, "situations": situations})
         return
-    typer.echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
-    typer.echo("  ".join(f"{count} {view[count]:,}" for count in SHOWN_COUNTS))
+    echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
+    echo("  ".join(f"{count} {view[count]:,}" for count in SHOWN_COUNTS))
     for words in view["alerts"]:
-        typer.echo(f"alert    {plain(words)}")
+        echo(f"alert    {plain(words)}")
     context = view["context"]
     if isinstance(context, dict):
         context = [f"{name} ({kind['kind']})" for name, kind in context.items()]
-    typer.echo(f"context  {', '.join(map(plain, context)) if isinstance(context, list) else context or 'none'}")
+    echo(f"context  {', '.join(map(plain, context)) if isinstance(context, list) else context or 'none'}")
     _columns(
         "knobs",
         [
@@ -128,11 +128,11 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
         ],
     )
     if (report := view["budget_report"]) is not None:
-        typer.echo(str(Budget(**report)))
+        echo(str(Budget(**report)))
     if (versus := view["versus_default"]) is not None:
-        typer.echo(f"Against the default: {plain(versus['words'])}.")
+        echo(f"Against the default: {plain(versus['words'])}.")
     if (looks := view["looks"]) is not None:
-        typer.echo(f"Exploring: {plain(looks['words'])}.")
+        echo(f"Exploring: {plain(looks['words'])}.")
     if situations:
         _columns("recommended, by situation", [(plain(one["words"]),) for one in situations])
 
@@ -164,7 +164,7 @@ def export(
         lines = client.study(name, default={}).export()
         if out == Path("-"):
             for line in lines:
-                typer.echo(line)
+                echo(line)
             return
         target = out or Path(f"{name}.ndjson")
         say(f"exporting {name}", as_json)
@@ -179,7 +179,7 @@ def export(
         if as_json:
             emit({"name": name, "file": str(target), "events": events})
         else:
-            typer.echo(f"Wrote {events:,} events of {name} to {target}")
+            echo(f"Wrote {events:,} events of {name} to {target}")
 
 
 @studies.command("import")
@@ -200,7 +200,7 @@ def take_in(
         if as_json:
             emit(view)
         else:
-            typer.echo(f"Imported {view['name']}: {view['asks']:,} asks, {view['learned']:,} learned")
+            echo(f"Imported {view['name']}: {view['asks']:,} asks, {view['learned']:,} learned")
 
 
 @studies.command("delete")
@@ -227,7 +227,7 @@ def delete(
         if as_json:
             emit({"deleted": name})
         else:
-            typer.echo(f"Deleted {name}")
+            echo(f"Deleted {name}")
 
 
 @studies.command("freeze")
@@ -321,9 +321,7 @@ def tell(
             emit({"id": told.id, "status": told.status, "late": told.late})
             return
         late = ", after its lease" if told.late else ""
-        typer.echo(
-            f"{told.id} {'was told before: nothing changed' if told.status == 'duplicate' else told.status}{late}"
-        )
+        echo(f"{told.id} {'was told before: nothing changed' if told.status == 'duplicate' else told.status}{late}")
 
 
 def read_definition(file: Path) -> dict[str, Any]:
@@ -345,7 +343,7 @@ def _said(name: str, frozen: bool, as_json: bool, where: str = "") -> None:
     if as_json:
         emit({"name": name, "frozen": frozen})
     else:
-        typer.echo(f"{name} {'is frozen' if frozen else 'explores'}{where}")
+        echo(f"{name} {'is frozen' if frozen else 'explores'}{where}")
 
 
 def _next_ask(view: dict[str, Any]) -> str:
@@ -402,6 +400,6 @@ def _knob(spec: dict[str, Any]) -> str:
 def _columns(head: str, rows: list[tuple[str, ...]]) -> None:
     """Rows under a head, each column as wide as its longest."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
-    typer.echo(head)
+    echo(head)
     for row in rows:
-        typer.echo("  " + "  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip())
+        echo("  " + "  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip())

@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rasp_tuner.cli.common import app
+from rasp_tuner.cli.common import app, echo
 from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, ago, emit, pairs, plain, talking
 from rasp_tuner.gain.versus_default import Gain
 
@@ -72,16 +72,16 @@ def tail(
 def _print(study: "Study", count: int | None, wait: float | None, as_json: bool) -> None:
     if not as_json:
         view = study.view()
-        typer.echo(f"{view['name']}: {_counts(view)}; last event {ago(view['last_event_at'])}")
+        echo(f"{view['name']}: {_counts(view)}; last event {ago(view['last_event_at'])}")
         if view["versus_default"] is not None:
-            typer.echo(f"against the default: {plain(view['versus_default']['words'])}")
+            echo(f"against the default: {plain(view['versus_default']['words'])}")
     told = ""
     for row in islice(_rows_in_time(study, wait), count):
         if as_json:
             emit(row)
         else:
             back = _back(row)
-            typer.echo(_line(row) + (f"  {back}" if back != told else ""))
+            echo(_line(row) + (f"  {back}" if back != told else ""))
             told = back
         sys.stdout.flush()
 
@@ -107,7 +107,7 @@ def _rows_in_time(study: "Study", wait: float | None) -> Iterator[dict[str, Any]
             except queue.Empty:
                 if wait is not None:
                     return
-                typer.echo("rasp: waiting for the next step; Ctrl-C ends it, and so does --wait SECONDS", err=True)
+                echo("rasp: waiting for the next step; Ctrl-C ends it, and so does --wait SECONDS", err=True)
                 quiet = None
                 continue
             if isinstance(row, Exception):
@@ -131,7 +131,7 @@ def _rows(study: "Study", stopped: threading.Event) -> Iterator[dict[str, Any]]:
             if time.monotonic() - heard > GIVE_UP_S:
                 raise
         if not stopped.wait(2 * PERIOD_S):
-            typer.echo("rasp: the server is gone, trying again", err=True)
+            echo("rasp: the server is gone, trying again", err=True)
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -159,7 +159,7 @@ def _watch(study: "Study", count: int | None) -> None:
     from rasp_tuner.client import ServerUnavailable
 
     console = Console()
-    picture: RenderableType = Text(f"waiting for {study.name}")
+    picture: RenderableType = Text(plain(f"waiting for {study.name}"))
     heard = time.monotonic()
     try:
         with Live(picture, console=console, auto_refresh=False, screen=True) as live:
@@ -187,7 +187,7 @@ def _screen(study: "Study", console: Console) -> RenderableType:
     head = Table.grid(expand=True)
     head.add_column()
     head.add_column(justify="right")
-    title = Text.assemble((view["name"], "bold"), "  ", state)
+    title = Text.assemble((plain(view["name"]), "bold"), "  ", state)
     head.add_row(title, Text(f"last event {ago(view['last_event_at'])}", style="dim"))
     versus = view["versus_default"]
     gain = [] if versus is None else [Text(f"Against the default: {plain(versus['words'])}.", style=_colour(versus))]

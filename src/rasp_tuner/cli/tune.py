@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, complain, flag, one_line_errors
+from rasp_tuner.base.terminal_log import log_to_terminal
+from rasp_tuner.cli.common import Json, app, complain, echo, flag, one_line_errors
 from rasp_tuner.errors import InvalidSpace
 
 KNOBS, MEASURE, HOWLONG = "What to change", "What to measure", "How long"
@@ -130,16 +131,16 @@ def _run(
         sys.path.insert(0, "")  # as `python -m` does: the function may lie in this folder
     study, limits = build_study(fields), StopRules.parse(fields)
     if dry_run:
-        typer.echo(plan_words(study, limits, out))
+        echo(plan_words(study, limits, out))
         return 0
     if verbose:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+        log_to_terminal(logging.INFO, "%(asctime)s %(message)s")
     signal.signal(signal.SIGTERM, _interrupt)  # ends the running command, too
     try:
         result = run_study(study, limits, out, fresh, Progress(quiet=as_json and not sys.stderr.isatty()))
     except KeyboardInterrupt:
         return 130
-    typer.echo(json.dumps(result.to_json(), indent=1) if as_json else f"{result}\n  report: {result.report}")
+    echo(json.dumps(result.to_json(), indent=1) if as_json else f"{result}\n  report: {result.report}")
     return result.exit_code
 
 

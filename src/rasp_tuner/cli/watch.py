@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -10,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import app, flag, one_line_errors
+from rasp_tuner.base.terminal_log import log_to_terminal
+from rasp_tuner.cli.common import app, echo, flag, one_line_errors
 
 ROLLED_BACK = 3  # exit status
 
@@ -46,12 +46,8 @@ def watch_command(
 
     Example: rasp watch study.toml --mode shadow
     """
-    logging.basicConfig(
-        level=logging.WARNING if quiet else logging.INFO,
-        format="%(asctime)s %(levelname)-7s %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )
+    level = logging.WARNING if quiet else logging.INFO
+    log_to_terminal(level, "%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
     with one_line_errors("rasp-tuner[cli]"):
         raise typer.Exit(_run(file, mode, check, 1 if once else steps, resume, prometheus, out, fresh))
 
@@ -78,7 +74,7 @@ def _run(
         )
     if check:
         found = check_study(study, chosen)
-        typer.echo(str(found))
+        echo(str(found))
         return 1 if found.problems else 0
     signals = _Signals()
     result = watch(

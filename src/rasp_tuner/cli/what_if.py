@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import app
+from rasp_tuner.cli.common import app, echo
 from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, context_of, emit, plain, settings, talking
 
 
@@ -34,4 +34,4 @@ def what_if(
             emit({**found.to_json(), "words": str(found)})
             return
         for line in str(found).splitlines():
-            typer.echo(plain(line))
+            echo(plain(line))

@@ -194,7 +194,8 @@ class MeasuredBill:
         self.closed, self.closed_variance = closed[0], closed[1] + blocks
 
     def state(self) -> dict[str, Array]:
-        return {name: np.array(float(getattr(self, name))) for name in FIELDS}
+        """Within the bounds of FIELDS: what grew from the absurd numbers of a changed file can be read again."""
+        return {name: np.array(float(np.clip(getattr(self, name), f.least, f.most))) for name, f in FIELDS.items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Snapshots from before it was built have none, nor have tuners out of a fleet."""

@@ -111,9 +111,18 @@ def check_whole_runs(stopped: object, control: object) -> None:
 
 
 def _column(field: str, given: object, rows: Places) -> Array:
+    if _holds_bools(on_host(given)):
+        raise InvalidValue(f"{field} must hold numbers, got {show(given)}; if you mean 1 and 0, give these")
     column = _array(field, given, (len(rows),))
     _check_finite(field, column, rows)
     return column
+
+
+def _holds_bools(given: object) -> bool:
+    """Whether there is a True or False where numbers should be."""
+    if isinstance(given, list | tuple):
+        return any(isinstance(value, bool | np.bool_) for value in given)
+    return isinstance(given, np.ndarray) and given.dtype == np.bool_
 
 
 def _array(field: str, given: object, shape: tuple[int, ...]) -> Array:

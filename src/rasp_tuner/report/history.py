@@ -9,6 +9,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
+from rasp_tuner.base.checks import printable
 from rasp_tuner.errors import MissingExtra
 from rasp_tuner.files import snapshot
 
@@ -117,8 +118,9 @@ class History(Sequence[Row]):
 
     def __str__(self) -> str:
         if not self._rows:
-            return self.note or "No steps yet."
+            return printable(self.note or "No steps yet.")
         head, rows = self.texts(SHOWN_ROWS)
+        head, rows = [printable(name) for name in head], [[printable(text) for text in row] for row in rows]
         every = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         widths = {i: every[i] for i in self._fitting(head, every)}
         lines = ["  ".join(row[i].rjust(widths[i]) for i in widths).rstrip() for row in (head, *rows)]

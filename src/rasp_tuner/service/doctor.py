@@ -1,30 +1,37 @@
 """Doctor: checks packages, folder, disk and database before serving. It writes one file and removes it again."""
 
+import contextlib
+import http.client
 import importlib.metadata
+import json
 import os
 import shutil
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rasp_tuner import __version__
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.data_folder_lock import DATABASE, FolderTaken, folder_lock, open_to_others
-from rasp_tuner.service.storage import migration
+from rasp_tuner.service.data_folder_lock import (
+    DATABASE,
+    FolderTaken,
+    database_is_lost,
+    folder_lock,
+    open_to_others,
+    server_on,
+)
+from rasp_tuner.service.database_check import check_database
+from rasp_tuner.service.health import HealthCheck
 from rasp_tuner.service.storage.store import sqlite_url
-from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, snapshots, studies
-from rasp_tuner.service.study.study_snapshot import made_with, maker
 
 MIN_FREE_BYTES = 500_000_000  # below that the disk may be full before anyone notices
 SLOW_FSYNC_MS = 50.0
-MAX_SNAPSHOTS_READ = 20
-ALIVE = "SELECT url FROM servers WHERE until > clock_timestamp() ORDER BY url"
+ANSWER_S = 3.0  # how long a running server may take to say that it is ready
 REQUIRED_PACKAGES = {
     "uvicorn": "serve",
     "pydantic": "serve",
@@ -32,16 +39,6 @@ REQUIRED_PACKAGES = {
     "prometheus_client": "serve",
     "httpx": "client",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class HealthCheck:
-    """The result of one check; `rasp doctor --json` prints the fields."""
-
-    name: str
-    good: bool
-    said: str
-    mend: str = ""
 
 
 def examine(data: Path, database: str | None) -> Iterator[HealthCheck]:
@@ -54,7 +51,10 @@ def examine(data: Path, database: str | None) -> Iterator[HealthCheck]:
         yield _disk(data)
         yield _sync(data)
         yield _server(data)
-    if database is not None or (data / DATABASE).exists():
+    lost = database_is_lost(data / DATABASE) if database is None else None
+    if lost is not None:
+        yield HealthCheck("database", False, lost)
+    elif database is not None or (data / DATABASE).exists():
         yield from _database(database or sqlite_url(data))
     else:
         yield HealthCheck("database", True, "none yet; the first `rasp serve` makes one")
@@ -116,76 +116,43 @@ def _sync(data: Path) -> HealthCheck:
 
 
 def _server(data: Path) -> HealthCheck:
+    """Whether a server runs on the folder, and what it says of itself."""
     try:
         with folder_lock(data):
             return HealthCheck("server", True, "none runs on this folder")
     except FolderTaken:
-        return HealthCheck("server", True, "one runs on this folder")
+        pass
+    process, url = server_on(data)
+    if not process:
+        mend = "its files were deleted while it runs: stop it, and bring back a backup"
+        return HealthCheck("server", False, "one runs on this folder, but its lock file is gone", mend)
+    said = f"one runs on this folder (process {process}{f', {url}' if url else ''})"
+    reason = _why_not_ready(url) if url else None
+    return HealthCheck("server", reason is None, said if reason is None else f"{said}, and is not ready: {reason}")
+
+
+def _why_not_ready(url: str) -> str | None:
+    """What a server says at /readyz; None if it is ready."""
+    try:
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ANSWER_S)
+        with contextlib.closing(connection):
+            connection.request("GET", "/readyz")
+            said = json.loads(connection.getresponse().read())
+        return None if said.get("ready") else str(said.get("reason"))
+    except (OSError, ValueError, http.client.HTTPException, AttributeError) as error:
+        return f"it does not answer ({error})"
 
 
 def _database(url: str) -> Iterator[HealthCheck]:
     engine = sa.create_engine(sa.make_url(url).set(drivername=_driver(url)))
     try:
-        yield from _tables(engine)
+        yield from check_database(engine)
     except (SQLAlchemyError, RaspError) as error:
-        yield HealthCheck("database", False, str(error).split("\n")[0], "check the address, or bring back a backup")
+        said = str(error.orig if isinstance(error, DBAPIError) else error).split("\n")[0]
+        yield HealthCheck("database", False, said, "check the address, or bring back a backup")
     finally:
         engine.dispose()
-
-
-def _tables(engine: sa.Engine) -> Iterator[HealthCheck]:
-    found = migration.version(engine)
-    if found is None:
-        yield HealthCheck("schema", False, "the database holds no tables of this service", "rasp serve makes them")
-        return
-    mends: dict[bool, Callable[[], str]] = {
-        True: lambda: "upgrade rasp-tuner",
-        False: lambda: "the next `rasp serve` migrates it, after a backup",
-    }
-    mend = "" if found == SCHEMA_VERSION else mends[found > SCHEMA_VERSION]()
-    yield HealthCheck("schema", found <= SCHEMA_VERSION, f"version {found}, this program has {SCHEMA_VERSION}", mend)
-    shared = engine.dialect.name == "postgresql"
-    with engine.connect() as connection:
-        if engine.dialect.name == "sqlite":
-            said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
-            yield HealthCheck("integrity", said == "ok", said, "" if said == "ok" else "bring back a backup")
-        count = {
-            table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
-            for table in (studies, events, keys)
-        }
-        makers = Counter(_maker(data) for data in _newest_snapshots(connection))
-    if makers:
-        said = ", ".join(f"{number} by {words}" for words, number in makers.most_common(3))
-        same = set(makers) == {_words(made_with())}
-        mend = (
-            "" if same else f"this is {_words(made_with())}: replayed asks may differ; rasp_diverged_total counts them"
-        )
-        yield HealthCheck("snapshots", True, said, mend)
-        alive = connection.execute(sa.text(ALIVE)).scalars().all() if found >= 3 and shared else ()
-    if shared:
-        yield HealthCheck("servers", True, ", ".join(alive) or "none runs on this database")
-    yield HealthCheck("content", True, ", ".join(f"{number} {name}" for name, number in count.items()))
-
-
-def _newest_snapshots(connection: sa.Connection) -> Iterator[bytes]:
-    """The newest snapshot of some studies."""
-    newest = sa.select(snapshots.c.study, sa.func.max(snapshots.c.seq)).group_by(snapshots.c.study)
-    for study, seq in connection.execute(newest.limit(MAX_SNAPSHOTS_READ)).all():
-        where = (snapshots.c.study == study) & (snapshots.c.seq == seq)
-        yield connection.execute(sa.select(snapshots.c.data).where(where)).scalar_one()
-
-
-def _maker(data: bytes) -> str:
-    try:
-        return _words(maker(data))
-    except (ValueError, RaspError):
-        return "nobody: it is damaged"
-
-
-def _words(made: Mapping[str, str]) -> str:
-    if not made:
-        return "an older version"
-    return f"rasp-tuner {made['version']} ({made['kernel']}, NumPy {made['numpy']}, {made['machine']})"
 
 
 def _driver(url: str) -> str:

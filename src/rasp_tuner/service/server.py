@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 import uvicorn
-from sqlalchemy.exc import OperationalError
 
+from rasp_tuner.base.terminal_log import log_to_terminal
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.data_folder_lock import (
     DATABASE,
@@ -34,7 +34,7 @@ from rasp_tuner.service.http.origins import Origins
 from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.opening import open_tuner
-from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store, sqlite_url
+from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store, plain_errors, sqlite_url
 
 THREAD_SWITCH_S = 0.001  # short, so that the computing writer does not delay the event loop
 SHUTDOWN_GRACE_S = 5
@@ -114,46 +114,44 @@ def serve(
     file = sqlite_file(sa.make_url(address))
     with (
         exit_zero_on_sigterm(),
-        folder_lock(data),
+        folder_lock(data) as lock,
         database_lock(None if file == (data / DATABASE).resolve() else file),
         listening_socket(host, port) as listener,
     ):
         port = int(listener.getsockname()[1])
         if on_bound is not None:
             on_bound(port)
+        store = Store(address, exclusive=True, lease_s=lease_s)
         try:
-            store = Store(address, exclusive=True, lease_s=lease_s)
-        except OperationalError as reason:
-            raise ServeError(f"could not use the database: {str(reason.orig).splitlines()[0]}") from reason
-        warn_if_open(data, file)
-        loopback = is_loopback(host)
-        if not loopback and not any(key.revoked is None for key in store.list_keys()):
+            lock.note(local_url(host, port), DATABASE if file == (data / DATABASE).resolve() else None)
+            warn_if_open(data, file)
+            with plain_errors(store.url):
+                loopback = is_loopback(host)
+                if not loopback and not any(key.revoked is None for key in store.list_keys()):
+                    raise ServeError(
+                        f"refusing to listen on {host} without API keys: make one with `rasp keys create --data {data}`"
+                    )
+                if opened is not None:
+                    open_tuner(store, *opened)
+                own = advertise or advertised_url(host, port, store.url.host)
+                hosts = {*LOOPBACK, *allow_hosts} | ({host} if not _is_unspecified(host) else set())
+                if store.is_shared:
+                    hosts.add(urlsplit(own).hostname or host)
+                app = create_app(
+                    store,
+                    hosts=hosts,
+                    limits=limits,
+                    open_without_keys=loopback,
+                    advertise=own,
+                    lease_s=lease_s,
+                    origins=origins,
+                )
+        except BaseException:
             store.close()
-            raise ServeError(
-                f"refusing to listen on {host} without API keys: make one with `rasp keys create --data {data}`"
-            )
-        if opened is not None:
-            try:
-                open_tuner(store, *opened)
-            except BaseException:
-                store.close()
-                raise
-        own = advertise or advertised_url(host, port, store.url.host)
-        hosts = {*LOOPBACK, *allow_hosts} | ({host} if not _is_unspecified(host) else set())
-        if store.is_shared:
-            hosts.add(urlsplit(own).hostname or host)
-        app = create_app(
-            store,
-            hosts=hosts,
-            limits=limits,
-            open_without_keys=loopback,
-            advertise=own,
-            lease_s=lease_s,
-            origins=origins,
-        )
+            raise
         sys.setswitchinterval(THREAD_SWITCH_S)
         gc.freeze()  # modules stay: a body of many small lists set off collections that went through all of them
-        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        log_to_terminal(logging.WARNING, "%(asctime)s %(levelname)s %(name)s: %(message)s")
         config = uvicorn_config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_GRACE_S)
         keeper = app.service.keeper
         leave = None if keeper is None else keeper.leave
@@ -192,6 +190,13 @@ def advertised_url(host: str, port: int, database_host: str | None) -> str:
                 host = probe.getsockname()[0]
         except OSError:
             host = socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def local_url(host: str, port: int) -> str:
+    """Where programs on this machine reach a server that listens there."""
+    if _is_unspecified(host):
+        host = "::1" if ":" in host else "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -15,6 +15,7 @@ from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service_errors import Conflict, InvalidRequest, ServiceError
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.erasure import Replay, erasure_query
+from rasp_tuner.service.storage.file_watch import FilesGone
 from rasp_tuner.service.storage.jobs import MORE, WriterJob
 from rasp_tuner.service.storage.lease_keeper import LeaseKeeper, begin
 from rasp_tuner.service.storage.leases import Leases
@@ -132,6 +133,10 @@ class Service:
             return "the writer does not run"
         if self.leases is not None and not self.leases.holds:
             return service_errors.lease_over().message
+        try:
+            self.store.check_files()
+        except FilesGone as error:
+            return str(error)
         if writer.loading is not None:
             return f"study {writer.loading!r} is being built from its log"
         if not writer.failing and time.monotonic() - writer.committed_at > TRUST_WRITE_S:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from rasp_tuner.base.checks import printable
 from rasp_tuner.page.words import duration_words, number_words, settings_words
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.study import StopRules
@@ -28,7 +29,7 @@ class Progress:
         """A line that stays."""
         if not self._quiet:
             self._clear()
-            self._stream.write(f"{text}\n")
+            self._stream.write("".join(f"{printable(line)}\n" for line in text.split("\n")))  # it may quote a program
             self._stream.flush()
 
     def step(self, session: Session, limits: StopRules) -> None:
@@ -55,12 +56,12 @@ class Progress:
         now = time.monotonic()
         if self._live:
             width = shutil.get_terminal_size().columns - 1
-            line = text()
+            line = printable(text())
             self._stream.write("\r\x1b[K" + (line if len(line) <= width else f"{line[: width - 1]}…"))
             self._stream.flush()
             self._drawn = True
         elif important or now - self._last >= LINE_EVERY_S:
-            self._stream.write(f"{text()}\n")
+            self._stream.write(f"{printable(text())}\n")
             self._stream.flush()
             self._last = now
 

@@ -71,7 +71,7 @@ class Prometheus:
         if age < -self.max_age_s:
             raise NoData(
                 "stale",
-                f"the newest sample is of a moment {-age:.0f} s from now, max_age is {self.max_age_s:g} s (by"
+                f"the newest sample is of a moment {-age:.6g} s from now, max_age is {self.max_age_s:g} s (by"
                 f" {show_query(query)}): is the clock of its target wrong?",
             )
         if age > self.max_age_s:

@@ -8,8 +8,11 @@ import sqlalchemy as sa
 
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.data_folder_lock import make_private_file
+from rasp_tuner.service.storage.event_rows import checksum
 from rasp_tuner.service.storage.locks import check_not_served, preparing
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION, audit, events, events_key, meta, schema, servers
+
+ROWS_PER_CHUNK = 2_000  # events that get a checksum at a time
 
 
 class SchemaError(RaspError, RuntimeError):
@@ -88,4 +91,18 @@ def _two_to_three(connection: sa.Connection) -> None:
     servers.create(connection)
 
 
-_STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _one_to_two, 2: _two_to_three}
+def _three_to_four(connection: sa.Connection) -> None:
+    """Every event has a checksum."""
+    connection.exec_driver_sql("ALTER TABLE events ADD COLUMN checksum BIGINT")
+    own = [column for column in events.columns if column.name != "checksum"]
+    place = sa.tuple_(events.c.study, events.c.seq)
+    query = sa.select(*own).order_by(events.c.study, events.c.seq).limit(ROWS_PER_CHUNK)
+    change = sa.update(events).where(events.c.study == sa.bindparam("of"), events.c.seq == sa.bindparam("at_seq"))
+    rows = connection.execute(query).all()
+    while rows:
+        new = [{"of": row.study, "at_seq": row.seq, "sum": checksum(*row)} for row in rows]
+        connection.execute(change.values(checksum=sa.bindparam("sum")), new)
+        rows = connection.execute(query.where(place > (rows[-1].study, rows[-1].seq))).all()
+
+
+_STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _one_to_two, 2: _two_to_three, 3: _three_to_four}

@@ -7,28 +7,32 @@ import functools
 import hashlib
 import json
 import secrets
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from rasp_tuner.errors import InvalidValue
-from rasp_tuner.service.data_folder_lock import DATABASE, make_private_file, sqlite_file
+from rasp_tuner.errors import InvalidValue, RaspError
+from rasp_tuner.service.data_folder_lock import DATABASE, database_is_lost, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
+from rasp_tuner.service.storage.event_rows import DamagedEvent, event_of, event_row
+from rasp_tuner.service.storage.file_watch import FilesGone, FileWatch
 from rasp_tuner.service.storage.locks import DatabaseTaken, share_with_servers
 from rasp_tuner.service.storage.postgres import postgres_engine
 from rasp_tuner.service.storage.tables import audit, events, keys, snapshots, studies
-from rasp_tuner.service.study.events import Event, Kind
+from rasp_tuner.service.study.events import Event
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process, such as `rasp keys`
-CHECKPOINT_EVERY_PAGES = 4_000  # of SQLite's write-ahead log
+CHECKPOINT_EVERY_PAGES = 1_000  # of SQLite's write-ahead log: 4 MB, which small disks have, too
+LEAST_LOG_BYTES = 1_000_000  # of that log, below which it is left alone when the disk is nearly full
 SNAPSHOTS_KEPT = 2  # for each study
 SERVER_LEASE_S = (
     10.0  # of one of several servers; server and PostgreSQL give each other up if one is silent for so long
@@ -36,7 +40,12 @@ SERVER_LEASE_S = (
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 PROBE_BYTES = 4_096  # of a test write
 NO_STUDY = 0  # ids begin at 1
+PRIMARY_CODE = 0xFF  # of an error code of SQLite; the rest says more about it
 ROWS_PER_CHUNK = 2_000  # events read or deleted at a time
+
+
+class DatabaseUnusable(RaspError, RuntimeError):
+    """The database cannot be opened or read; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +79,25 @@ class Store:
     def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = SERVER_LEASE_S) -> None:
         """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
         self.url = sa.make_url(url)
-        if (file := sqlite_file(self.url)) is not None:
+        self._watch: FileWatch | None = None
+        self._file = file = sqlite_file(self.url)
+        if file is not None:
+            if (lost := database_is_lost(file)) is not None:
+                raise DatabaseUnusable(lost)
             make_private_file(file)
         self._lease_s = lease_s
         self._readers = _engine(self.url, writes=False, lease_s=lease_s)
         self._writer = _engine(self.url, writes=True, lease_s=lease_s)
         try:
-            with self._slow_work() as engine:
-                migration.prepare(engine)
-                secure_delete.disable_statistics(engine)
-            if exclusive and self.is_shared:
-                share_with_servers(self._writer)
-            migration.check_version(self._writer)  # again: a newer program may have migrated it before we had the lock
+            with plain_errors(self.url):
+                with self._slow_work() as engine:
+                    migration.prepare(engine)
+                    secure_delete.disable_statistics(engine)
+                if exclusive and self.is_shared:
+                    share_with_servers(self._writer)
+                migration.check_version(self._writer)  # again: a newer program may have migrated it meanwhile
+            if file is not None:
+                self._watch = FileWatch(file)
         except BaseException:
             self.close()
             raise
@@ -98,6 +114,21 @@ class Store:
     def close(self) -> None:
         self._readers.dispose()
         self._writer.dispose()
+        if self._watch is not None:
+            self._watch.close()
+
+    def check_files(self) -> None:
+        """Raise FilesGone if files of a SQLite database were deleted or replaced since it was opened."""
+        if self._watch is not None:
+            self._watch.check()
+
+    def make_room(self) -> None:
+        """Empty SQLite's write-ahead log if it is larger than what the disk has left; called by the writer."""
+        if self._file is None:
+            return
+        log_bytes = Path(f"{self._file}-wal").stat().st_size
+        if log_bytes >= LEAST_LOG_BYTES and shutil.disk_usage(self._file.parent).free < log_bytes:
+            secure_delete.truncate_wal(self._writer)
 
     @contextmanager
     def _slow_work(self) -> Iterator[sa.Engine]:
@@ -114,11 +145,14 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction, committed to disk when the block ends, rolled back if it raises."""
+        self.check_files()
         with self._writer.begin() as connection:
             yield connection
+        self.check_files()
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
+        self.check_files()  # a new connection would open another file
         with self._readers.begin() as connection:
             yield connection
 
@@ -180,7 +214,7 @@ class Store:
     def append(self, connection: sa.Connection, entries: Sequence[tuple[int, Event]]) -> None:
         """Add (study, event) pairs; raises if a sequence number exists already."""
         if entries:
-            rows = [_row(study, event) for study, event in entries]
+            rows = [event_row(study, event) for study, event in entries]
             connection.exec_driver_sql(_insert_events_sql(connection.dialect.name), rows)
 
     def append_alone(self, entries: Sequence[tuple[int, Event]]) -> None:
@@ -192,7 +226,8 @@ class Store:
             with self.writing() as connection:
                 self.append(connection, entries)
             return
-        rows, sql = [_row(study, event) for study, event in entries], _insert_events_sql("sqlite")
+        self.check_files()
+        rows, sql = [event_row(study, event) for study, event in entries], _insert_events_sql("sqlite")
         driver = self._writer.raw_connection()
         try:
             cursor = driver.cursor()
@@ -204,9 +239,13 @@ class Store:
             raise DBAPIError.instance(sql, None, error, sqlite3.Error, hide_parameters=True) from error
         finally:
             driver.close()  # gives it back
+        self.check_files()
 
     def events_after(self, study: int, after: int, limit: int | None = None) -> Iterator[Event]:
-        """Events with seq > after, in order; read in chunks, each in its own short transaction."""
+        """Events with seq > after, in order; read in chunks, each in its own short transaction.
+
+        Raises DamagedEvent at the first that is missing or was changed.
+        """
         left = limit
         while left is None or left > 0:
             query = (
@@ -218,10 +257,12 @@ class Store:
             with self.reading() as connection:
                 rows = connection.execute(query).all()
             for row in rows:
-                yield _event(row)
+                if row.seq != after + 1:
+                    raise DamagedEvent(study, after + 1)
+                yield event_of(row)
+                after = row.seq
             if len(rows) < ROWS_PER_CHUNK:
                 return
-            after = rows[-1].seq
             left = None if left is None else left - len(rows)
 
     def events_of_ask(self, study: int, number: int) -> list[Event]:
@@ -229,14 +270,14 @@ class Store:
         hint = "" if self.is_shared else "INDEXED BY events_ask"  # else SQLite reads the whole study
         query = f"SELECT * FROM events {hint} WHERE study = :study AND ask = :ask ORDER BY seq"  # noqa: S608
         with self.reading() as connection:
-            return [_event(row) for row in connection.execute(sa.text(query), {"study": study, "ask": number})]
+            return [event_of(row) for row in connection.execute(sa.text(query), {"study": study, "ask": number})]
 
     def observation_by_key(self, study: int, key: str) -> Event | None:
         """The observation with this key."""
         query = sa.select(events).where(events.c.study == study, events.c.key == key)
         with self.reading() as connection:
             row = connection.execute(query).one_or_none()
-        return None if row is None else _event(row)
+        return None if row is None else event_of(row)
 
     def last_seq(self, study: int) -> int:
         query = sa.select(sa.func.max(events.c.seq)).where(events.c.study == study)
@@ -324,7 +365,26 @@ def is_outage(error: Exception) -> bool:
 
 def outage_in_words(error: Exception) -> str:
     """What /readyz says of a write that failed."""
-    return str(error) if isinstance(error, DatabaseTaken) else "the database cannot be written"
+    return str(error) if isinstance(error, DatabaseTaken | FilesGone) else "the database cannot be written"
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether a file of SQLite is damaged, rather than busy or out of reach: trying again would not help."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", None)
+    return code is not None and code & PRIMARY_CODE in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+@contextmanager
+def plain_errors(url: sa.URL) -> Iterator[None]:
+    """Errors of the database become a DatabaseUnusable that says what to do."""
+    try:
+        yield
+    except DBAPIError as error:
+        said = str(error.orig).splitlines()[0]
+        if is_damage(error):
+            said = f"{url.database} is damaged ({said}): bring back a backup"
+        raise DatabaseUnusable(f"could not use the database: {said}") from error
 
 
 def sqlite_url(folder: Path) -> str:
@@ -340,14 +400,6 @@ def _insert_events_sql(dialect: str) -> str:
     """The INSERT in the driver's own syntax: every commit runs it, so it skips SQLAlchemy's compiler."""
     places = ", ".join("?" if dialect == "sqlite" else "%s" for _ in events.columns)
     return f"INSERT INTO events ({', '.join(column.name for column in events.columns)}) VALUES ({places})"  # noqa: S608
-
-
-def _row(study: int, event: Event) -> tuple[Any, ...]:
-    return study, event.seq, event.kind, event.at, event.ask, event.key, dumps_text(event.body)
-
-
-def _event(row: Any) -> Event:
-    return Event(row.seq, cast(Kind, row.kind), row.at, json.loads(row.body), row.ask, row.key)
 
 
 def study_row(row: Any) -> StoredStudy:

@@ -14,9 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service import service_errors
 from rasp_tuner.service.service_errors import Moved
+from rasp_tuner.service.storage.event_rows import DamagedEvent
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.replay import load_study
-from rasp_tuner.service.storage.store import Store, StoredStudy
+from rasp_tuner.service.storage.store import Store, StoredStudy, is_damage
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import SORTS, Sort, StudySummary
 
@@ -150,11 +151,15 @@ class StudyCache:
 
     def note_failed_load(self, name: str, error: Exception) -> None:
         """Take note that a study cannot be loaded: for now if the database failed, else until the next start."""
-        if isinstance(error, SQLAlchemyError):
+        if isinstance(error, SQLAlchemyError) and not is_damage(error):
             log.error("study %r could not be loaded, the database failed: %s", name, error)
             self._unreadable[name] = time.monotonic() + RETRY_LOAD_S
         else:
             self._drop_summary(name)
+            if is_damage(error) or isinstance(error, DamagedEvent):
+                log.error("study %r cannot be built from its log: %s; `rasp doctor` lists what is damaged", name, error)
+                self.damaged[name] = "its log is damaged in the database: bring back a backup; `rasp doctor` says more"
+                return
             log.error("study %r cannot be built from its log", name, exc_info=error)
             self.damaged[name] = f"its log cannot be replayed ({type(error).__name__}): the server's log says why"
 

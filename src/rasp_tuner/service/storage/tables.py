@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 meta = sa.MetaData()
 
@@ -38,6 +38,7 @@ events = sa.Table(
     sa.Column("ask", sa.BigInteger),
     sa.Column("key", sa.String(128)),
     sa.Column("body", sa.Text, nullable=False),
+    sa.Column("checksum", sa.BigInteger),  # of the other values, see event_rows.py; a row without one is damaged
     sqlite_with_rowid=False,
 )
 sa.Index("events_ask", events.c.study, events.c.ask, sqlite_where=events.c.ask.is_not(None))

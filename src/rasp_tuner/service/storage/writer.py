@@ -21,6 +21,7 @@ from rasp_tuner.errors import RaspError
 from rasp_tuner.service import service_errors
 from rasp_tuner.service.service_errors import Moved, ServerFailed, Unavailable
 from rasp_tuner.service.storage.fair_queue import FairQueue
+from rasp_tuner.service.storage.file_watch import FilesGone
 from rasp_tuner.service.storage.jobs import MORE, SERVER, WriterJob, answer
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.retention import RetentionTask
@@ -36,6 +37,7 @@ COMMIT_EVERY_CPU_S = 0.02  # of running jobs, or twice as long as the latest com
 MAX_COMMIT_EVERY_S = 0.1  # whatever the CPU time
 PIECE_S = 0.005  # that a long job runs before others may
 IDLE_WAIT_S = 0.2  # for a job; then idle work is done
+CHECK_FILES_S = 0.25  # between looks at the files of the database while nothing is written
 PURGE_UNDER_LOAD_S = 0.25  # between purge steps while jobs keep coming
 RETRY_PURGE_S = 2.0  # after a purge that failed
 PRELOAD_S = 1.0  # of loading studies before the server answers
@@ -74,6 +76,7 @@ class Writer(threading.Thread):
         self._retention = RetentionTask(store, self._put_own)
         self._stopping = False
         self._probe_at = 0.0  # monotonic, not before
+        self._check_files_at = 0.0  # monotonic
         self._commit_at = self._piece_ends = 0.0  # monotonic
         self._commit_at_cpu = 0.0  # this thread's time
 
@@ -127,6 +130,7 @@ class Writer(threading.Thread):
         while not self._stopping:
             if self.rows_changed:
                 self._refresh_rows()
+            self._check_files()
             purge_now = self.purging and time.monotonic() >= self._purge_at
             if not self._receive(0.0 if purge_now else IDLE_WAIT_S) and not self._waiting:
                 self._idle()
@@ -321,8 +325,9 @@ class Writer(threading.Thread):
         try:
             self.store.probe()
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing can be written
-            log.warning("the database cannot be written: %s", error)
-            self.failing = outage_in_words(error)
+            if self.failing != (why := outage_in_words(error)):  # said once, though it is tested again and again
+                log.warning("the database cannot be written: %s", error)
+            self.failing = why
             # a test that hangs until a timeout must not take all of the writer's time
             self._probe_at = 2.0 * time.monotonic() - started
         else:
@@ -330,6 +335,20 @@ class Writer(threading.Thread):
                 log.warning("the database can be written again")
             self.committed_at = time.monotonic()
             self.failing = None
+
+    def _check_files(self) -> None:
+        """Notice files of the database that were deleted or replaced, also while nobody writes, and a full disk."""
+        if self.failing or time.monotonic() < self._check_files_at:
+            return
+        self._check_files_at = time.monotonic() + CHECK_FILES_S
+        try:
+            self.store.check_files()
+            self.store.make_room()
+        except FilesGone as error:
+            log.error("%s", error)
+            self.failing = outage_in_words(error)
+        except (SQLAlchemyError, OSError) as error:  # a reader is in the way, or the disk is full: tried again
+            log.debug("the write-ahead log could not be emptied: %s", error)
 
     def _idle(self) -> None:
         """Idle work: test a failed disk, purge deleted studies, erase expired records."""
