@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from rasp_tuner.core.ledger import Answered, Ledger, Pending
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.metric_table import beside_control, checked_metrics, near_level
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, Proposal
+from rasp_tuner.core.optimizer import ANYTHING, FAILED_ERROR, Expected, Proposal, Scope
 from rasp_tuner.core.savings import HELD_OUT, MOST_HELD_OUT, Draw, Drawn, SavingsLedger, checked_holdout
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.core.step_record import NOBODY, StepRecord
@@ -26,7 +26,7 @@ from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, named, with_options
 from rasp_tuner.privacy import ContextShield
-from rasp_tuner.space import Knob, MaxChange, Params, Space
+from rasp_tuner.space import Knob, Listed, MaxChange, Params, Space
 from rasp_tuner.space.max_change import Given as MaxChangeGiven
 from rasp_tuner.trial import Trial
 from rasp_tuner.tuner_view import Context as Context
@@ -36,6 +36,7 @@ from rasp_tuner.types import Direction, Explanation, Goal, Metric, Suggestion, W
 log = logging.getLogger("rasp_tuner")  # never of contexts, which may be private
 SAME_POINT = 1e-9  # of the unit box: rounding
 LEAST_LEARNED = 3  # samples, before the default is forecast
+MOST_IN_FLIGHT = 32  # asks without an answer that a search takes into account: others may never be answered
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
@@ -144,16 +145,29 @@ class Tuner(TunerView):
         )
 
     @property
+    def searches(self) -> bool:
+        """Whether the goal is "find"."""
+        return self._preset.constants.get("find") is True
+
+    @property
     def learned(self) -> int:
         """How many samples were told, observed or merged."""
         return self._lineage.total
 
     @unguarded
-    def ask(self, context: Context = None, *, holdout: float | None = None) -> Suggestion:
+    def ask(
+        self,
+        context: Context = None,
+        *,
+        holdout: float | None = None,
+        among: Listed | Iterable[Mapping[str, object]] | None = None,
+    ) -> Suggestion:
         """Parameters to run in this context, under an id to answer with; the default if nothing is known at all.
 
         `holdout` is the probability, for this ask only, that the default is drawn instead (docs/SAVINGS.md).
+        `among`, with goal "find": only these settings can run. `tuner.listed(settings)` checks many of them once.
         """
+        listed = None if among is None else self.listed(among)
         checked_holdout(holdout, self._has_default, MOST_HELD_OUT)
         seen = self._encoder.encode(context)
         first = self._ledger.issued == 0 and not self._lineage.held
@@ -162,16 +176,23 @@ class Tuner(TunerView):
             if self._frozen and self._frozen_at_default:
                 proposal = Proposal(self._default, Explanation(source="default (frozen)"))
             elif self._frozen and not first:
-                proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
+                proposal = Proposal(self._recommended(seen, listed), Explanation(source="recommendation (frozen)"))
             elif not first:
-                proposal = self._optimizer.propose(seen, self._current, self._rng)
+                proposal = self._optimizer.propose(seen, self._current, self._rng, self._scope(seen, listed))
         if proposal is None:  # nothing is known yet
-            proposal = Proposal(self._default, Explanation(source="default"))
+            first_point = self._default if listed is None else listed.nearest(self._default)
+            proposal = Proposal(first_point, Explanation(source="default"))
         params, legal = self._space.nearest(proposal.point)
         if self._max_change is not None and not np.array_equal(legal, self._default):
             proposal = self._within_reach(self._max_change, seen, legal, proposal.why)
             params, legal = self._space.nearest(proposal.point)
         return self._issued(seen, params, legal, proposal.why, holdout)
+
+    def listed(self, settings: Listed | Iterable[Mapping[str, object]]) -> Listed:
+        """Settings to `ask` among, checked; `.where(mask)` keeps some of them."""
+        if not self.searches:
+            raise InvalidValue('among needs a tuner that searches: Tuner(..., goal="find")')
+        return settings if isinstance(settings, Listed) else Listed.of(self._space, settings)
 
     def ask_for(
         self, context: Context, params: Mapping[str, object], source: str = "chosen by the caller"
@@ -566,6 +587,14 @@ class Tuner(TunerView):
         asked = NOBODY if id is None else int(id[1:])
         self._record.add(self._lineage.total, asked, context, point, metrics, stopped)
         self._lineage.add(context, point, metrics)
+
+    def _scope(self, seen: Array, listed: Listed | None) -> Scope:
+        """What a search may choose from; the latest asks in this context that wait for an answer are part of it."""
+        if not self.searches:
+            return ANYTHING
+        waiting = [record for record in self._ledger.pending.values() if np.array_equal(record.context, seen)]
+        points = np.array([record.point for record in waiting[-MOST_IN_FLIGHT:]])
+        return Scope(None if listed is None else listed.points, points if len(points) else None)
 
     def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""

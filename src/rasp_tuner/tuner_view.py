@@ -30,7 +30,7 @@ from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
 from rasp_tuner.report.looks import LATEST_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
-from rasp_tuner.space import Knob, Params, Space
+from rasp_tuner.space import Knob, Listed, Params, Space
 from rasp_tuner.types import KEPT, Budget, Explanation, Margin, Return, Slots, Suggestion, Why
 from rasp_tuner.what_if import Forecast, WhatIf
 
@@ -61,7 +61,9 @@ class TunerView:
     _copy: Optimizer | None = None  # of the optimizer, made when it is needed
     _before: "SeenBefore | None" = None  # the visits on record, made when they are needed
 
-    def recommend(self, context: Context = None, among: Iterable[Mapping[str, object]] | None = None) -> Params:
+    def recommend(
+        self, context: Context = None, among: Listed | Iterable[Mapping[str, object]] | None = None
+    ) -> Params:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
@@ -541,7 +543,9 @@ class TunerView:
                 best, least = point, expected.mean
         return best
 
-    def _recommended(self, context: Array, among: Iterable[Mapping[str, object]] | None = None) -> Array:
+    def _recommended(self, context: Array, among: Listed | Iterable[Mapping[str, object]] | None = None) -> Array:
+        if isinstance(among, Listed):
+            return self._best_of(context, list(among.points))
         if among is not None:
             if isinstance(among, str | Mapping) or not isinstance(among, Iterable):
                 raise InvalidValue(f"among must be a list of settings, got {show(among)}")

@@ -40,13 +40,17 @@ class World(Protocol):
     def drawn(self, rng: np.random.Generator, count: int) -> list[Params]:
         """Different settings at random."""
 
+    @property
+    def rows(self) -> list[Params] | None:
+        """The settings that can run; None: all that are legal."""
+
 
 class Table:
     """n measured settings, m inputs; others run as the nearest of them."""
 
     def __init__(self, name: str, knobs: dict[str, Knob], rows: list[Params], cost: Array, default: int) -> None:
         self.name, self.knobs, self.default, self.least = name, knobs, rows[default], cost.min(axis=1)
-        self._rows, self._cost, self._names = rows, cost, list(knobs)
+        self.rows, self._cost, self._names = rows, cost, list(knobs)
         self._place = {name: {v: float(i) for i, v in enumerate(_values(knob))} for name, knob in knobs.items()}
         self._spans = np.array([max(len(self._place[name]) - 1, 1) for name in self._names])
         self._unordered = np.array([isinstance(knob, Categorical) for knob in knobs.values()])
@@ -62,17 +66,19 @@ class Table:
         return self._known[key]
 
     def ran(self, params: Params) -> Params:
-        return self._rows[self._row(params)]
+        return self.rows[self._row(params)]
 
     def cost(self, input: int, params: Params) -> float:
         return float(self._cost[input, self._row(params)])
 
     def drawn(self, rng: np.random.Generator, count: int) -> list[Params]:
-        return [self._rows[int(i)] for i in rng.permutation(len(self._rows))[:count]]
+        return [self.rows[int(i)] for i in rng.permutation(len(self.rows))[:count]]
 
 
 class Formula:
     """A system of two situations, as src/rasp_lab/beds/small.py has them."""
+
+    rows = None
 
     def __init__(self, name: str, system: System, inputs: int = 2) -> None:
         self.name, self.knobs, self.default, self._system = name, dict(system.space), dict(system.default), system
@@ -153,7 +159,7 @@ def _stored(file: Path) -> World:
     apart = np.abs(places - start).sum(axis=1)
     knobs: dict[str, Knob] = {}
     columns: list[list[Any]] = []
-    for group in _groups(places):
+    for group in exclusive_groups(places):
         name = f"k{group[0]}"
         if len(group) > 1:  # options of which at most one is on are one knob
             which = np.where(places[:, group].any(axis=1), places[:, group].argmax(axis=1) + 1, 0)
@@ -169,7 +175,7 @@ def _stored(file: Path) -> World:
     return Table(file.stem, knobs, rows, np.exp((loss + base[:, None])[some]), int(apart.argmin()))
 
 
-def _groups(places: NDArray[np.int_]) -> list[list[int]]:
+def exclusive_groups(places: NDArray[np.int_]) -> list[list[int]]:
     """Columns; those that exclude each other, three or more switches of which always one is on, together."""
     left, groups = list(range(places.shape[1])), []
     binary = [j for j in left if set(places[:, j].tolist()) <= {0, 1} and places[:, j].any()]

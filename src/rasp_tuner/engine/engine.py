@@ -7,21 +7,21 @@ tell   metrics -> losses -> intake -> forecast of this sample -> calibrate, book
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.context_metric import ALIKE, ContextMetric
 from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
-from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
+from rasp_tuner.core.optimizer import ANYTHING, FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Scope, Stateful
 from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.core.trusted_range import SHORT
 from rasp_tuner.engine import intake, stops
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Bill, Choice, Family, Forecast, Trial, predict_one
+from rasp_tuner.engine.family import Belief, Bill, Choice, Family, Forecast, SearchBelief, Trial, predict_one
 from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
@@ -116,7 +116,9 @@ class Engine:
     def uses_blas(self) -> bool:
         return self.family.uses_blas
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
+    def propose(
+        self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANYTHING
+    ) -> Proposal | None:
         """What the family would try, unless guard, budget or the cost of leaving `current` forbid it."""
         if self.objective.seen == 0 and not self._early:
             return None
@@ -125,9 +127,11 @@ class Engine:
         belief = self.believe(context)
         if self.watch.count[0]:
             return self._check_of_unit(belief, current)
-        choice = legal_choice(self._rules, belief, belief.choose(rng))
         if self.settings.find:
-            return Proposal(choice.point, self._reasons(belief, choice))
+            found = cast("SearchBelief", belief).search(rng, scope)
+            found = legal_choice(self._rules, belief, found)
+            return Proposal(found.point, self._reasons(belief, found))
+        choice = legal_choice(self._rules, belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
         elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
