@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rasp_lab.beds import small
 from rasp_lab.beds.costs import System
 from rasp_lab.find.gcc_flags import FLAGS, PROGRAMS
+from rasp_lab.public.tables import exclusive_groups
 from rasp_tuner import Categorical, Float, Int
 from rasp_tuner.space import Knob, Params, Space
 
@@ -173,23 +174,6 @@ def _stored(file: Path) -> World:
     rows: list[Params] = [dict(zip(knobs, values, strict=True)) for values in zip(*columns, strict=True)]
     some = np.linspace(0, len(loss) - 1, min(MOST_INPUTS, len(loss))).astype(int)
     return Table(file.stem, knobs, rows, np.exp((loss + base[:, None])[some]), int(apart.argmin()))
-
-
-def exclusive_groups(places: NDArray[np.int_]) -> list[list[int]]:
-    """Columns; those that exclude each other, three or more switches of which always one is on, together."""
-    left, groups = list(range(places.shape[1])), []
-    binary = [j for j in left if set(places[:, j].tolist()) <= {0, 1} and places[:, j].any()]
-    for j in binary:
-        if j not in left:
-            continue
-        group = [j]
-        for k in binary:
-            if k > j and k in left and not (places[:, group].any(axis=1) & (places[:, k] > 0)).any():
-                group.append(k)
-        if len(group) > 2 and places[:, group].any(axis=1).all():
-            groups.append(group)
-            left = [k for k in left if k not in group]
-    return groups + [[j] for j in left]
 
 
 def _values(knob: Knob) -> list[Any]:
