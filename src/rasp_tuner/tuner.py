@@ -15,7 +15,7 @@ from rasp_tuner.core.ledger import Answered, Ledger, Pending
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.metric_table import beside_control, checked_metrics, near_level
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import ANYTHING, FAILED_ERROR, Expected, Proposal, Scope
+from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, Proposal
 from rasp_tuner.core.savings import HELD_OUT, MOST_HELD_OUT, Draw, Drawn, SavingsLedger, checked_holdout
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.core.step_record import NOBODY, StepRecord
@@ -36,7 +36,6 @@ from rasp_tuner.types import Direction, Explanation, Goal, Metric, Suggestion, W
 log = logging.getLogger("rasp_tuner")  # never of contexts, which may be private
 SAME_POINT = 1e-9  # of the unit box: rounding
 LEAST_LEARNED = 3  # samples, before the default is forecast
-MOST_IN_FLIGHT = 32  # asks without an answer that a search takes into account: others may never be answered
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
@@ -145,11 +144,6 @@ class Tuner(TunerView):
         )
 
     @property
-    def searches(self) -> bool:
-        """Whether the goal is "find"."""
-        return self._preset.constants.get("find") is True
-
-    @property
     def learned(self) -> int:
         """How many samples were told, observed or merged."""
         return self._lineage.total
@@ -180,8 +174,9 @@ class Tuner(TunerView):
             elif not first:
                 proposal = self._optimizer.propose(seen, self._current, self._rng, self._scope(seen, listed))
         if proposal is None:  # nothing is known yet
-            first_point = self._default if listed is None else listed.nearest(self._default)
-            proposal = Proposal(first_point, Explanation(source="default"))
+            proposal = Proposal(self._default, Explanation(source="default"))
+        if listed is not None:
+            proposal = proposal._replace(point=listed.nearest(proposal.point))
         params, legal = self._space.nearest(proposal.point)
         if self._max_change is not None and not np.array_equal(legal, self._default):
             proposal = self._within_reach(self._max_change, seen, legal, proposal.why)
@@ -587,14 +582,6 @@ class Tuner(TunerView):
         asked = NOBODY if id is None else int(id[1:])
         self._record.add(self._lineage.total, asked, context, point, metrics, stopped)
         self._lineage.add(context, point, metrics)
-
-    def _scope(self, seen: Array, listed: Listed | None) -> Scope:
-        """What a search may choose from; the latest asks in this context that wait for an answer are part of it."""
-        if not self.searches:
-            return ANYTHING
-        waiting = [record for record in self._ledger.pending.values() if np.array_equal(record.context, seen)]
-        points = np.array([record.point for record in waiting[-MOST_IN_FLIGHT:]])
-        return Scope(None if listed is None else listed.points, points if len(points) else None)
 
     def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""

@@ -18,7 +18,7 @@ from rasp_tuner.core.context_metric import filled
 from rasp_tuner.core.ledger import Ledger, Pending
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Expected, Optimizer
+from rasp_tuner.core.optimizer import ANY, Expected, Optimizer, Scope
 from rasp_tuner.core.savings import HELD_OUT, SavingsLedger
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rasp_tuner.report.situation_gains import Belief, SituationGain
 
 Context = RawContext
+MOST_IN_FLIGHT = 32  # asks without an answer that a search takes into account: others may never be answered
 SCREENED_CONTEXTS = 40  # different ones of which is told what would be lost without them
 MOST_CONTEXTS = 200  # different ones that situations are made of
 
@@ -542,6 +543,19 @@ class TunerView:
             if better is not None and better >= PROVEN and all(one.kept >= KEPT for one in margins.values()):
                 best, least = point, expected.mean
         return best
+
+    @property
+    def searches(self) -> bool:
+        """Whether the goal is "find"."""
+        return self._preset.constants.get("find") is True
+
+    def _scope(self, seen: Array, listed: Listed | None) -> Scope:
+        """What a search may choose from; the latest asks in this context that wait for an answer are part of it."""
+        if not self.searches:
+            return ANY
+        waiting = [record for record in self._ledger.pending.values() if np.array_equal(record.context, seen)]
+        points = np.array([record.point for record in waiting[-MOST_IN_FLIGHT:]])
+        return Scope(None if listed is None else listed.points, points if len(points) else None)
 
     def _recommended(self, context: Array, among: Listed | Iterable[Mapping[str, object]] | None = None) -> Array:
         if isinstance(among, Listed):

@@ -198,6 +198,15 @@ def test_a_list_keeps_constraints_and_needs_a_search():
         Tuner({"a": Int(0, 9)}, {"time_s": "min"}).ask(among=[{"a": 1}])
 
 
+def test_a_listed_setting_runs_also_after_failures():
+    tuner = Tuner(FLAGS, {"time_s": "min"}, default=PLAIN, goal="find")
+    rows = [{**PLAIN, "level": "s", "math": True}, {**PLAIN, "level": "3", "loops": True}]
+    for _ in range(6):  # before anything succeeded points are drawn at random
+        suggestion = tuner.ask(among=rows)
+        assert suggestion.params in rows
+        tuner.tell_failed(suggestion.id, "no")
+
+
 def test_a_listed_search_keeps_limits():
     metrics = {"time_s": "min", "mb": Metric("min", max=55.0)}
     tuner = Tuner({"size": Int(1, 10)}, metrics, default={"size": 1}, goal="find")

@@ -107,7 +107,7 @@ class Scope(NamedTuple):
     pending: Array | None = None  # [k, d] settings that run in this context now, without an answer yet
 
 
-ANYTHING = Scope()
+ANY = Scope()
 
 
 class Optimizer(Stateful, Protocol):
@@ -128,9 +128,7 @@ class Optimizer(Stateful, Protocol):
     def uses_blas(self) -> bool:
         """Whether `propose` and `tell` may call BLAS and leave it to their caller to keep that on one thread."""
 
-    def propose(
-        self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANYTHING
-    ) -> Proposal | None:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
         """The next point in this context, where `current` runs now; None while nothing is known.
 
         Only the generator moves. A search (goal "find") keeps to `scope`; nobody else is given one.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import ANYTHING, LearnResult, Proposal, Scope
+from rasp_tuner.core.optimizer import ANY, LearnResult, Proposal, Scope
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked, under
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
@@ -70,9 +70,7 @@ class ContextGate(Engine):
     def answers(self, context: Array) -> tuple[Engine, Array]:
         return (self, context) if self.trusted else (self.blind, context[:0])
 
-    def propose(
-        self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANYTHING
-    ) -> Proposal | None:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
         if self.trusted:
             return super().propose(context, current, rng, scope)
         proposal = self.blind.propose(context[:0], current, rng, scope)

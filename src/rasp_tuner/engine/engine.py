@@ -14,7 +14,7 @@ import numpy as np
 from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.context_metric import ALIKE, ContextMetric
 from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
-from rasp_tuner.core.optimizer import ANYTHING, FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Scope, Stateful
+from rasp_tuner.core.optimizer import ANY, FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Scope, Stateful
 from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.core.trusted_range import SHORT
@@ -116,20 +116,16 @@ class Engine:
     def uses_blas(self) -> bool:
         return self.family.uses_blas
 
-    def propose(
-        self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANYTHING
-    ) -> Proposal | None:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
         """What the family would try, unless guard, budget or the cost of leaving `current` forbid it."""
-        if self.objective.seen == 0 and not self._early:
-            return None
         if self.objective.seen == 0:
-            return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
+            why = Explanation(source="a random point: all so far failed")
+            return Proposal(rng.random(len(self.default)), why) if self._early else None
         belief = self.believe(context)
         if self.watch.count[0]:
             return self._check_of_unit(belief, current)
         if self.settings.find:
-            found = cast("SearchBelief", belief).search(rng, scope)
-            found = legal_choice(self._rules, belief, found)
+            found = legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
             return Proposal(found.point, self._reasons(belief, found))
         choice = legal_choice(self._rules, belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:

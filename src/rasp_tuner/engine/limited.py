@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rasp_tuner.core.common_constants import LIKELY
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import ANYTHING, Expected, LearnResult, Proposal, Scope
+from rasp_tuner.core.optimizer import ANY, Expected, LearnResult, Proposal, Scope
 from rasp_tuner.core.state_checks import Field, checked, under
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.limits import LimitModel
@@ -69,9 +69,7 @@ class LimitedEngine:
     def uses_blas(self) -> bool:
         return self.main.uses_blas or any(model.engine.uses_blas for model in self.limits)
 
-    def propose(
-        self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANYTHING
-    ) -> Proposal | None:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
         if scope.among is not None and self._know:
             kept = self._kept(context, scope.among)
             likely = kept >= LIKELY if (kept >= LIKELY).any() else kept == kept.max()

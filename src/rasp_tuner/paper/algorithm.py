@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import ANYTHING, FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Scope, Stateful
+from rasp_tuner.core.optimizer import ANY, FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Scope, Stateful
 from rasp_tuner.core.state_checks import under
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.paper.adaptation import HybridAdaptation, ReplayBuffer
@@ -45,7 +45,7 @@ class PaperOptimizer:
     def uses_blas(self) -> bool:
         return True
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANYTHING) -> Proposal:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal:
         """The candidate with the smallest LCB around `current`."""
         del scope  # it does not search
         seen = self.memory.retrieve(context)

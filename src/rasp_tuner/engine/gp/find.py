@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import ANYTHING, Scope
+from rasp_tuner.core.optimizer import ANY, Scope
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, Pair
 from rasp_tuner.engine.gp.knobs import MOST_FEW, SAME_LEVEL, Knobs
@@ -92,7 +92,7 @@ class FindBelief(GpBelief):
         return Measured(points[order], mean[order], 1.0 / total[order], float(runs.sum()), misfit)
 
     def choose(self, rng: np.random.Generator) -> Choice:
-        return self.search(rng, ANYTHING)
+        return self.search(rng, ANY)
 
     def search(self, rng: np.random.Generator, scope: Scope) -> Choice:
         """The look that is worth most."""
