@@ -105,13 +105,13 @@ class FindBelief(GpBelief):
         fresh, source = self._fresh(rng, scope)
         known = set(point_keys(found.points)) | self._barred | asked
         fresh = fresh[[key not in known for key in point_keys(fresh)]]
-        again, value = self._again(scope)
+        again, value = self._again(scope, WORTH_A_RUN if len(fresh) else 0.0)
         if len(fresh):
             worth = self._worth(fresh, scope)
             if again is None or worth.max() >= value:
                 return self._expected(fresh[int(worth.argmax())], source)
-        if again is None:  # nothing new, and nothing in doubt
-            again = found.points[0] if scope.among is None else self._least(scope.among)
+        if again is None:  # all that can run is barred, or runs now
+            again = default if scope.among is None else self._least(scope.among)
         return self._expected(again, AGAIN)
 
     def _fresh(self, rng: np.random.Generator, scope: Scope) -> tuple[Array, str]:
@@ -188,8 +188,8 @@ class FindBelief(GpBelief):
                 mean[i], variance[i] = self.measured.mean[at], self.measured.variance[at]
         return mean, variance
 
-    def _again(self, scope: Scope) -> tuple[Array | None, float]:
-        """The setting that should be measured once more, and what that is worth; None: no doubt is worth a run."""
+    def _again(self, scope: Scope, least: float) -> tuple[Array | None, float]:
+        """The setting that should be measured once more, and what that is worth; None if it is below `least`."""
         mean, variance = self.measured.mean, self.measured.variance
         if scope.pending is not None:
             running = Counter(point_keys(scope.pending))
@@ -199,7 +199,7 @@ class FindBelief(GpBelief):
         rival[0] = 2.0 * mean[0] - mean[1] if len(mean) > 1 else -np.inf
         gain = normal_gain(rival - mean, variance / np.sqrt(variance + self._noise))
         for i in (-gain).argsort(kind="stable").tolist():
-            if gain[i] < WORTH_A_RUN:
+            if gain[i] < least:
                 break
             if can_run(self.measured.points[i], scope):
                 return self.measured.points[i], float(gain[i])
