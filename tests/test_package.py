@@ -18,7 +18,7 @@ import pytest
 import rasp_tuner
 from rasp_lab.extras import EXTRAS as LAB_EXTRAS
 from rasp_tuner import paper
-from rasp_tuner.core.extras import EXTRAS
+from rasp_tuner.cli.extras import EXTRAS
 from rasp_tuner.engine.kernel import build
 
 SOURCE = Path(rasp_tuner.__file__).parent

@@ -15,8 +15,8 @@ from rasp_tuner import (
     Tuner,
     VersusDefault,
 )
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.savings import Draw, SavingsLedger
+from rasp_tuner.files import snapshot
+from rasp_tuner.gain.savings import Draw, SavingsLedger
 
 KNOBS = {"x": Float(0.0, 1.0)}
 MODES = {"mode": Categorical(["a", "b", "c"])}

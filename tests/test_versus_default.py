@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Gain, SnapshotError, Tuner, VersusDefault
-from rasp_tuner.core import snapshot
+from rasp_tuner.files import snapshot
 
 KNOBS = {"x": Float(0.0, 1.0)}
 DEFAULT = {"x": 0.5}

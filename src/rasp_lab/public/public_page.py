@@ -18,7 +18,7 @@ from rasp_lab.public.protocols import OURS, PROBED, SETS, Cell, Row
 from rasp_lab.public.runs import engine_digest
 from rasp_lab.public.tables import SYSTEMS, dlisa, poppler, printed, sqlite
 from rasp_tuner import __version__
-from rasp_tuner.core.snapshot import write
+from rasp_tuner.files.snapshot import write
 
 ALL = "all"
 AT_THE_END, FROM_SECOND = "best of 80", "best of 20, from the second workload on"

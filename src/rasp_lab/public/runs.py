@@ -14,7 +14,7 @@ from pathlib import Path
 import rasp_tuner
 from rasp_lab.public.peers import PEERS
 from rasp_lab.public.protocols import Cell, Row, run
-from rasp_tuner.core.snapshot import write
+from rasp_tuner.files.snapshot import write
 
 ENGINE = ("engine", "core", "space")  # rooms of the library that a suggestion depends on
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.space import Knob, Params, Value
 
 Knobs = Mapping[str, tuple[Knob, Value]]  # each with its shipped default

@@ -32,7 +32,7 @@ from rasp_tuner.cli.remote import (
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.types import Budget
 
-COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
+SHOWN_COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
 
 studies = typer.Typer(
     help="""Create, list, show, copy and delete the studies of a running server.
@@ -104,7 +104,7 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
         emit({**view, "situations": situations})
         return
     typer.echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
-    typer.echo("  ".join(f"{count} {view[count]:,}" for count in COUNTS))
+    typer.echo("  ".join(f"{count} {view[count]:,}" for count in SHOWN_COUNTS))
     for words in view.get("alerts", ()):
         typer.echo(f"alert    {plain(words)}")
     context = view["context"]

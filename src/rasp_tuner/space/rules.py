@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from rasp_tuner.core.checks import same_names, show
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import same_names, show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.auto import Auto
 from rasp_tuner.space.choices import Categorical
@@ -26,12 +26,12 @@ Knob: TypeAlias = Axis | Auto
 
 NUMBER, WORD = False, True
 SWITCH = Categorical([NUMBER, WORD])  # of an Auto: which of the two it is
-SAME = 1e-12  # as near to home is at home
+SAME_POINT = 1e-12  # as near to home is at home
 BISECTIONS = 7  # of the way back to the default: within a hundredth of the box
 MOST_DIRECTIONS = 16
 MOST_LOOKS = MOST_DIRECTIONS * (BISECTIONS + 1) + 3 * MOST_DIRECTIONS + 4  # settings tried to mend one point, at most
 MOST_SETTLED = 4096  # remembered: a search meets the same settings again
-GOLDEN = 0.6180339887498949
+GOLDEN_RATIO = 0.6180339887498949
 
 
 def axes_of(knob: Knob) -> tuple[Axis, ...]:
@@ -192,13 +192,15 @@ class Rules:
                     places[at + 1] = homes[at + 1][1]
                 continue
             home, unit = homes[at], units[at]  # the default's value is legal with all its digits
-            value, places[at] = home if -SAME < unit - home[1] < SAME else nearest(unit)
+            value, places[at] = home if -SAME_POINT < unit - home[1] < SAME_POINT else nearest(unit)
             if auto is not None:
                 if value is WORD:
                     value, places[at + 1] = auto.word, homes[at + 1][1]
                 else:
                     home, unit = homes[at + 1], units[at + 1]
-                    value, places[at + 1] = home if -SAME < unit - home[1] < SAME else auto.knob.nearest(unit)
+                    value, places[at + 1] = (
+                        home if -SAME_POINT < unit - home[1] < SAME_POINT else auto.knob.nearest(unit)
+                    )
             params[name] = value
         if not self._sorted and steps is None:
             params = {name: params[name] for name in self._knobs if name in params}
@@ -349,7 +351,7 @@ def _directions(moving: Sequence[int]) -> list[dict[int, float]]:
         directions += [{i: 1.0} for i in moving[: MOST_DIRECTIONS // 2]]
         while len(directions) < MOST_DIRECTIONS:  # spread evenly, and always the same
             turn = len(directions)
-            weights = [(turn * GOLDEN ** (1.0 + k / len(moving))) % 1.0 for k in range(len(moving))]
+            weights = [(turn * GOLDEN_RATIO ** (1.0 + k / len(moving))) % 1.0 for k in range(len(moving))]
             directions.append({i: weight / max(weights) for i, weight in zip(moving, weights, strict=True)})
     return directions
 

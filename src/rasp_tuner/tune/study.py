@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core.checks import show, whole
+from rasp_tuner.base.checks import show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Knob, MaxChange, Params, Space
 from rasp_tuner.study_file import template
@@ -26,7 +26,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class Limits:
+class StopRules:
     """How long to go on; may differ when a study is continued."""
 
     steps: int | None = None  # settings measured, runs of the default among them
@@ -34,7 +34,7 @@ class Limits:
     final_pairs: int | None = None  # of the final comparison, in each situation; 0: none
 
     @classmethod
-    def parse(cls, fields: Mapping[str, Any]) -> "Limits":
+    def parse(cls, fields: Mapping[str, Any]) -> "StopRules":
         steps, time_s, final = fields.get("steps"), seconds("time", fields.get("time")), fields.get("final")
         if steps is None and time_s is None:
             steps = STEPS

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from rasp_tuner.base.checks import number, show, whole
 from rasp_tuner.contexts import kind_json
-from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.presets import BUDGET
 from rasp_tuner.space import Knob, MaxChange, Params, Space
@@ -26,8 +26,8 @@ from rasp_tuner.watch.queries import (
 from rasp_tuner.watch.sinks import Sink, parse_sink
 
 Mode = Literal["shadow", "canary", "live"]
-LOOKS = 5  # inside a window, unless the study says otherwise
-LEAST_SHARE = 0.02
+LOOKS_A_WINDOW = 5  # inside a window, unless the study says otherwise
+FEWEST_SHARE = 0.02
 MODES: tuple[Mode, ...] = ("shadow", "canary", "live")
 STUDY_ALONE = (  # fields that no table of a study has
     *("mode", "settle", "window", "wait", "share", "holdout", "violations"),
@@ -219,17 +219,17 @@ def _look_every(given: object, window_s: float) -> float | None:
     """A fifth of the window, unless it is said; `look_every = false`: never."""
     if given is False:
         return None
-    every = window_s / LOOKS if given is None else seconds("look_every", given)
+    every = window_s / LOOKS_A_WINDOW if given is None else seconds("look_every", given)
     return every if every is not None and every < window_s else None
 
 
 def _share(field: str, given: object, none: bool = False) -> float:
     """A share of the steps."""
     share = number(field, given, InvalidSpace)
-    if not (LEAST_SHARE <= share <= 1.0 - LEAST_SHARE or (none and share == 0.0)):
+    if not (FEWEST_SHARE <= share <= 1.0 - FEWEST_SHARE or (none and share == 0.0)):
         also = ", or 0" if none else ""
         raise InvalidSpace(
-            f"{field} must be a share of steps from {LEAST_SHARE:g} to {1.0 - LEAST_SHARE:g}{also}, got {show(given)}"
+            f"{field} must be a share of steps from {FEWEST_SHARE:g} to {1.0 - FEWEST_SHARE:g}{also}, got {show(given)}"
         )
     return share
 

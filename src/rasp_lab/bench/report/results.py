@@ -17,9 +17,9 @@ from rasp_lab.bench.runner import memory_growth as memory
 from rasp_lab.bench.runner import run, suites, timing
 from rasp_lab.bench.runner.protocol import Cell
 from rasp_tuner import __version__
-from rasp_tuner.core.html_page import Table
-from rasp_tuner.core.snapshot import write as write_whole
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files.snapshot import write as write_whole
+from rasp_tuner.page.html_page import Table
 
 DOMAINS = (*PAPER, *BEYOND)
 SHORT, LONG = suites.SHORT, suites.LONG

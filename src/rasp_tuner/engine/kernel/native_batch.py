@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
-from rasp_tuner.engine.kernel.batch import Expected, HostBatch, VersusDefault
+from rasp_tuner.engine.kernel.batch import BesideDefault, ExpectedLosses, HostBatch
 from rasp_tuner.engine.kernel.belief import BeliefBuffer, length
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
@@ -16,7 +16,7 @@ from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, address,
 from rasp_tuner.engine.kernel.numpy_batch import NumpyBatch
 from rasp_tuner.engine.kernel.state import Dims, E, Places, State
 
-BESIDE = len(VersusDefault._fields)
+BESIDE = len(BesideDefault._fields)
 Given = tuple[ArrayLike, int]  # [n, width] numbers, and the width
 
 
@@ -34,9 +34,9 @@ class CompiledBeliefs(ABC):
         mean, variance = self._run("predict", [(points, count * self._dims.knobs)], [count, count], count)
         return mean, variance
 
-    def versus_default(self, points: ArrayLike) -> VersusDefault:
+    def versus_default(self, points: ArrayLike) -> BesideDefault:
         (told,) = self._run("against", [(points, self._dims.knobs)], [BESIDE])
-        return VersusDefault(*told.T)
+        return BesideDefault(*told.T)
 
     def forecast(self, points: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
         """Mean and variance [n] at points [n, d], and how likely y [n] is there to each expert, [n, E]."""
@@ -77,7 +77,7 @@ class NativeBatch(HostBatch):
 
     def ask(
         self, contexts: ArrayLike, keys: DrawKeys, rows: Places | None = None
-    ) -> tuple["NativeBeliefs", Array, VersusDefault]:
+    ) -> tuple["NativeBeliefs", Array, BesideDefault]:
         beliefs = self.believe(contexts, rows)
         points, *_ = beliefs.choose(draws(keys, draws_needed(self.dims)))
         return beliefs, points, beliefs.versus_default(points)
@@ -126,10 +126,10 @@ class NativeBeliefs(BeliefBuffer, CompiledBeliefs):
 
     def tell(
         self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, y: ArrayLike
-    ) -> Expected:
+    ) -> ExpectedLosses:
         told, (mean, variance, logs) = self.versus_default(points), self.forecast(points, y)
         self.learn(points, contexts, losses, failed, logs)
-        return Expected(told, mean, variance)
+        return ExpectedLosses(told, mean, variance)
 
     def learn(
         self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, logs: ArrayLike

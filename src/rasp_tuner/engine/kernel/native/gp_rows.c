@@ -7,7 +7,7 @@
 
 enum { COUNTS, TIMES, FAILED, TRUST, OWN }; /* after the losses of a row */
 
-/* A number of a context in deviations, see core/context_metric.py. */
+/* A number of a context in deviations, see contexts/context_metric.py. */
 static double bounded(double x, double median, double deviation) {
     return ODD_DEVIATIONS * asinh(clip((x - median) / (ODD_DEVIATIONS * deviation), -FARTHEST, FARTHEST));
 }
