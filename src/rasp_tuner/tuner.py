@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from rasp_tuner.privacy import ContextShield
 from rasp_tuner.records.ledger import Answered, Ledger, Pending
 from rasp_tuner.records.lineage import Lineage
 from rasp_tuner.records.step_record import NOT_ASKED, StepRecord
-from rasp_tuner.space import Knob, MaxChange, Params, Space
+from rasp_tuner.space import Knob, Listed, MaxChange, Params, Space
 from rasp_tuner.space.max_change import Given as MaxChangeGiven
 from rasp_tuner.trial import Trial
 from rasp_tuner.tuner_view import Context as Context
@@ -149,11 +149,19 @@ class Tuner(TunerView):
         return self._lineage.total
 
     @unguarded
-    def ask(self, context: Context = None, *, holdout: float | None = None) -> Suggestion:
+    def ask(
+        self,
+        context: Context = None,
+        *,
+        holdout: float | None = None,
+        among: Listed | Iterable[Mapping[str, object]] | None = None,
+    ) -> Suggestion:
         """Parameters to run in this context, under an id to answer with; the default if nothing is known at all.
 
         `holdout` is the probability, for this ask only, that the default is drawn instead (docs/SAVINGS.md).
+        `among`, with goal "find": only these settings can run. `tuner.listed(settings)` checks many of them once.
         """
+        listed = None if among is None else self.listed(among)
         checked_holdout(holdout, self._has_default, MOST_HELD_OUT)
         seen = self._encoder.encode(context)
         first = self._ledger.issued == 0 and not self._lineage.held
@@ -162,16 +170,24 @@ class Tuner(TunerView):
             if self._frozen and self._frozen_at_default:
                 proposal = Proposal(self._default, Explanation(source="default (frozen)"))
             elif self._frozen and not first:
-                proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
+                proposal = Proposal(self._recommended(seen, listed), Explanation(source="recommendation (frozen)"))
             elif not first:
-                proposal = self._optimizer.propose(seen, self._current, self._rng)
+                proposal = self._optimizer.propose(seen, self._current, self._rng, self._scope(seen, listed))
         if proposal is None:  # nothing is known yet
             proposal = Proposal(self._default, Explanation(source="default"))
+        if listed is not None:
+            proposal = proposal._replace(point=listed.nearest(proposal.point))
         params, legal = self._space.nearest(proposal.point)
         if self._max_change is not None and not np.array_equal(legal, self._default):
             proposal = self._within_reach(self._max_change, seen, legal, proposal.why)
             params, legal = self._space.nearest(proposal.point)
         return self._issued(seen, params, legal, proposal.why, holdout)
+
+    def listed(self, settings: Listed | Iterable[Mapping[str, object]]) -> Listed:
+        """Settings to `ask` among, checked; `.where(mask)` keeps some of them."""
+        if not self.searches:
+            raise InvalidValue('among needs a tuner that searches: Tuner(..., goal="find")')
+        return settings if isinstance(settings, Listed) else Listed.of(self._space, settings)
 
     def ask_for(
         self, context: Context, params: Mapping[str, object], source: str = "chosen by the caller"

@@ -21,7 +21,7 @@ from rasp_tuner.errors import InvalidValue
 from rasp_tuner.files import snapshot
 from rasp_tuner.gain.savings import HELD_OUT, SavingsLedger
 from rasp_tuner.gain.versus_default import ForecastLedger, Gain, StepGain, VersusDefault
-from rasp_tuner.optimizer.optimizer import Expected, Optimizer
+from rasp_tuner.optimizer.optimizer import ANY, Expected, Optimizer, Scope
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.records.ledger import Ledger, Pending
@@ -31,7 +31,7 @@ from rasp_tuner.report import notebook
 from rasp_tuner.report.history import History
 from rasp_tuner.report.looks import LOOKED_AT_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
-from rasp_tuner.space import Knob, Params, Space
+from rasp_tuner.space import Knob, Listed, Params, Space
 from rasp_tuner.types import LIMIT_KEPT, Budget, Explanation, Margin, Revisit, Slots, Suggestion, Why
 from rasp_tuner.what_if import Forecast, WhatIf
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rasp_tuner.report.visits_on_record import SeenBefore
 
 Context = RawContext
+MOST_IN_FLIGHT = 32  # asks without an answer that a search takes into account: others may never be answered
 SCREENED_CONTEXTS = 40  # different ones of which is told what would be lost without them
 MOST_CONTEXTS = 200  # different ones that situations are made of
 
@@ -62,7 +63,9 @@ class TunerView:
     _copy: Optimizer | None = None  # of the optimizer, made when it is needed
     _before: "SeenBefore | None" = None  # the visits on record, made when they are needed
 
-    def recommend(self, context: Context = None, among: Iterable[Mapping[str, object]] | None = None) -> Params:
+    def recommend(
+        self, context: Context = None, among: Listed | Iterable[Mapping[str, object]] | None = None
+    ) -> Params:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
@@ -550,7 +553,22 @@ class TunerView:
                 best, least = point, expected.mean
         return best
 
-    def _recommended(self, context: Array, among: Iterable[Mapping[str, object]] | None = None) -> Array:
+    @property
+    def searches(self) -> bool:
+        """Whether the goal is "find"."""
+        return self._preset.constants.get("find") is True
+
+    def _scope(self, seen: Array, listed: Listed | None) -> Scope:
+        """What a search may choose from; the latest asks in this context that wait for an answer are part of it."""
+        if not self.searches:
+            return ANY
+        waiting = [record for record in self._ledger.pending.values() if np.array_equal(record.context, seen)]
+        points = np.array([record.point for record in waiting[-MOST_IN_FLIGHT:]])
+        return Scope(None if listed is None else listed.points, points if len(points) else None)
+
+    def _recommended(self, context: Array, among: Listed | Iterable[Mapping[str, object]] | None = None) -> Array:
+        if isinstance(among, Listed):
+            return self._best_of(context, list(among.points))
         if among is not None:
             if isinstance(among, str | Mapping) or not isinstance(among, Iterable):
                 raise InvalidValue(f"among must be a list of settings, got {show(among)}")

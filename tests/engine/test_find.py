@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rasp_tuner import Bool, Categorical, Float, Int, InvalidSpace, Tuner
+from rasp_tuner import Bool, Categorical, Float, Int, InvalidSpace, InvalidValue, Tuner
 from rasp_tuner.contexts import Category
 from rasp_tuner.engine.gp import knobs as gp_knobs
 from rasp_tuner.types import Metric
@@ -140,3 +140,116 @@ def test_options_about_the_way_are_refused(option):
 def test_an_unknown_goal_is_refused():
     with pytest.raises(InvalidSpace, match='goal must be "live" or "find", got \'seek\''):
         Tuner({"x": Float(0, 1)}, {"y": "min"}, goal="seek")
+
+
+def test_only_listed_settings_run():
+    tuner = Tuner(FLAGS, {"time_s": "min"}, default=PLAIN, goal="find")
+    rows = [{**PLAIN, "level": level, "math": math} for level in ("1", "3", "s") for math in (False, True)]
+    listed, ran = tuner.listed(rows), []
+    for _ in range(6):
+        fresh = np.array([row not in ran for row in rows])
+        suggestion = tuner.ask(among=listed.where(fresh))
+        ran.append(suggestion.params)
+        tuner.tell(suggestion.id, {"time_s": seconds(suggestion.params, "dot")})
+    assert sorted(map(str, ran)) == sorted(map(str, rows))
+    with pytest.raises(InvalidValue, match="no setting is left"):
+        listed.where(np.zeros(6, dtype=bool))
+    assert tuner.ask(among=rows).params in rows  # all are known: one of them runs again
+    assert seconds(tuner.recommend(among=rows), "dot") == pytest.approx(0.04)
+
+
+def test_a_long_list_is_searched_by_what_was_learned():
+    """Of 4,096 settings one in 64 is fast: 30 looks find it, where 30 at random would not."""
+    knobs = {f"k{i}": Bool() for i in range(12)}
+    rng = np.random.default_rng(5)
+    rows = [dict(zip(knobs, map(bool, row), strict=True)) for row in rng.integers(0, 2, (1500, 12))]
+    tuner = Tuner(knobs, {"time_s": Metric("min", scale="log")}, default=rows[0], goal="find", seed=1)
+    listed = tuner.listed(rows)
+    for _ in range(30):
+        suggestion = tuner.ask(among=listed)
+        assert suggestion.params in rows
+        time = 2.0 ** sum(suggestion.params[f"k{i}"] != (i % 2 == 0) for i in range(6))
+        tuner.tell(suggestion.id, {"time_s": time})
+    best = tuner.recommend(among=rows)
+    assert [best[f"k{i}"] for i in range(6)] == [True, False, True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("among", "words"),
+    [
+        ([], "at least one setting"),
+        ({"level": "2"}, "among must be a list of settings"),
+        ([PLAIN, {**PLAIN, "level": "9"}], r"among\[1\]\['level'\]"),
+    ],
+)
+def test_a_list_that_is_wrong_is_refused_in_words(among, words):
+    tuner = Tuner(FLAGS, {"time_s": "min"}, default=PLAIN, goal="find")
+    with pytest.raises(InvalidValue, match=words):
+        tuner.ask(among=among)
+
+
+def test_a_list_keeps_constraints_and_needs_a_search():
+    rule = {"constraints": ["a + b <= 5"], "default": {"a": 1, "b": 1}}
+    tuner = Tuner({"a": Int(0, 9), "b": Int(0, 9)}, {"time_s": "min"}, goal="find", **rule)
+    with pytest.raises(InvalidValue, match="break constraints"):
+        tuner.ask(among=[{"a": 4, "b": 4}])
+    assert tuner.ask(among=[{"a": 2, "b": 3}, {"a": 0, "b": 1}]).params == {"a": 0, "b": 1}  # nearest to the default
+    with pytest.raises(InvalidValue, match='goal="find"'):
+        Tuner({"a": Int(0, 9)}, {"time_s": "min"}).ask(among=[{"a": 1}])
+
+
+def test_a_listed_setting_runs_also_after_failures():
+    tuner = Tuner(FLAGS, {"time_s": "min"}, default=PLAIN, goal="find")
+    rows = [{**PLAIN, "level": "s", "math": True}, {**PLAIN, "level": "3", "loops": True}]
+    for _ in range(6):  # before anything succeeded points are drawn at random
+        suggestion = tuner.ask(among=rows)
+        assert suggestion.params in rows
+        tuner.tell_failed(suggestion.id, "no")
+
+
+def test_a_listed_search_keeps_limits():
+    metrics = {"time_s": "min", "mb": Metric("min", max=55.0)}
+    tuner = Tuner({"size": Int(1, 10)}, metrics, default={"size": 1}, goal="find")
+    rows = [{"size": size} for size in range(1, 11)]
+    sizes = []
+    for _ in range(24):
+        suggestion = tuner.ask(among=rows)
+        size = suggestion.params["size"]
+        sizes.append(size)
+        tuner.tell(suggestion.id, {"time_s": 1.0 / size, "mb": 10.0 * size})
+    assert np.mean(np.array(sizes[12:]) <= 5) >= 0.75
+
+
+def test_asks_in_flight_get_different_looks():
+    tuner, _ = searched(8)
+    asked = [tuner.ask({"input": "dot"}).params for _ in range(6)]
+    assert len({tuple(params.values()) for params in asked}) == 6
+
+
+def test_asks_in_flight_are_spread():
+    """A run that waits will tell about its neighbours, too: the next look goes elsewhere."""
+
+    def asked(waiting):
+        knobs = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}
+        tuner = Tuner(knobs, {"time_s": "min"}, default={"x": 0.5, "y": 0.5}, goal="find", seed=3)
+        for x, y in [(0.5, 0.5), (0.1, 0.1), (0.9, 0.1), (0.1, 0.9), (0.9, 0.9)]:
+            tuner.observe(None, {"x": x, "y": y}, {"time_s": 1.0 + (x - 0.7) ** 2 + (y - 0.3) ** 2})
+        points = []
+        for _ in range(6):
+            suggestion = tuner.ask()
+            points.append(list(suggestion.params.values()))
+            if not waiting:
+                tuner.withdraw(suggestion.id)
+        gaps = np.linalg.norm(np.array(points)[:, None] - np.array(points), axis=-1)
+        return float(gaps[np.triu_indices(6, 1)].min())
+
+    assert asked(waiting=True) > 3.0 * asked(waiting=False)
+
+
+def test_an_ask_in_another_situation_is_no_news_here():
+    tuner, _ = searched(8)
+    other, _ = searched(8)
+    other.ask({"input": "sort"})
+    other._rng = np.random.default_rng(0)
+    tuner._rng = np.random.default_rng(0)
+    assert tuner.ask({"input": "dot"}).params == other.ask({"input": "dot"}).params

@@ -190,6 +190,18 @@ def test_means_and_covariances_agree(world):
         close(a, b, 1e-6)
 
 
+def test_means_and_variances_alone_are_those_of_the_covariance(world):
+    points = world.looks()
+    for knobs in (world.compiled, world.arrays):
+        here = world.here(knobs)
+        mean, covariances = here.joint(points)
+        alone, variance = here.marginal(points)
+        assert alone == pytest.approx(mean, rel=1e-12, abs=1e-12)
+        close(variance, covariances.diagonal(), 1e-9)
+    one, other = (world.here(knobs).effects_mean(points) for knobs in (world.compiled, world.arrays))
+    close(one, other, 1e-6)
+
+
 def test_the_posterior_is_that_of_the_textbook(world):
     """Both parts follow from the covariance of rows and points alone."""
     here, points = world.here(world.arrays), world.looks()

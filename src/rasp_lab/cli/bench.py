@@ -1,5 +1,6 @@
 """`rasp demo`, `bench`, `report`, `results`: compare agents on domains."""
 
+import json
 import re
 import signal
 import sys
@@ -20,9 +21,9 @@ from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:
     from rasp_lab.bench.analysis.metrics import Runs
-    from rasp_lab.bench.runner.protocol import Cell
 
 DEFAULT_AGENTS = "static,random,cma-es,rasp"
+PUBLIC = "Public tables"
 
 
 @app.command("demo", rich_help_panel=PANEL)
@@ -64,10 +65,11 @@ def run_demo(
 
 @app.command("bench", rich_help_panel=PANEL)
 def run_bench(
+    name: Annotated[str | None, typer.Argument(metavar="[SUITE]", help="The same as --suite.")] = None,
     suite: Annotated[
         str | None,
         typer.Option(
-            help="paper, long, streams, beyond, worlds, sensitivity or all; separate several by commas.",
+            help="paper, long, streams, beyond, worlds, sensitivity or all; separate several by commas. Or public.",
             show_default="paper",
         ),
     ] = None,
@@ -112,13 +114,28 @@ def run_bench(
     context_noise: of_table.ContextNoise = None,
     block: of_table.Block = None,
     default: of_table.Default = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the public tables (docs/PUBLIC.md).", rich_help_panel=PUBLIC)
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Also write a page of the public results.", rich_help_panel=PUBLIC)
+    ] = None,
 ) -> None:
     """Run agents on domains and write OUT/steps.csv and OUT/summary.json. Run it again to continue where it stopped.
 
     Example: rasp bench --suite paper --agents static,random,cma-es,rasp --seeds 5 --out out/bench
     Or: rasp bench --table runs.csv --knobs threads,codec --context machine --metrics time_ms:min --horizon 300
+    Or: rasp bench public --data DIR --seeds 20 --page docs/PUBLIC.md
     """
     with lab_errors():
+        if name is not None and suite is not None:
+            raise InvalidValue("name the suite once: rasp bench SUITE, or --suite SUITE")
+        suite = suite if name is None else name
+        if suite == "public":
+            _run_public(data, agents, seeds, jobs, out, page, as_json)
+            return
+        if data is not None or page is not None:
+            raise InvalidValue("--data and --page are for the suite public: rasp bench public --data DIR")
         with busy("loading"):
             from rasp_lab.bench import agents as registry
             from rasp_lab.bench import domains as worlds
@@ -180,6 +197,33 @@ def run_bench(
             _print_ratios(plain)
         _print_worlds(runs)
         echo(f"Steps: {steps}   Summary: {out / 'summary.json'}   Next: rasp report {out}")
+
+
+def _run_public(
+    data: Path | None, agents: str, seeds: int, jobs: int, out: Path, page: Path | None, as_json: bool
+) -> None:
+    """The public tables: docs/PUBLIC.md."""
+    with busy("loading"):
+        from rasp_lab.public import files, protocols, public_page, runs
+
+    if data is None:
+        raise InvalidValue("the public tables are not part of this package: name their folder with --data DIR")
+    files.check(data)
+    chosen = None if agents == DEFAULT_AGENTS else _names(agents)
+    cells = protocols.plan(seeds, chosen)
+    kept = sum(runs.finished(cell, out) is not None for cell in cells)
+    with _resumable(), _progress_of(cells, kept, as_json) as finished:
+        found = runs.run_cells(cells, data, out, jobs, finished)
+    with busy("summarising"):
+        lines = public_page.summary(found, data)
+        public_page.write_csv(lines, out / "public.csv")
+    if page is not None:
+        public_page.write_page(lines, page)
+    if as_json:
+        typer.echo(json.dumps([line._asdict() for line in lines]))
+        return
+    _print_table(public_page.HEAD, public_page.rows_of(lines))
+    typer.echo(f"Table: {out / 'public.csv'}" + (f"   Page: {page}" if page is not None else ""))
 
 
 @app.command("report", rich_help_panel=PANEL)
@@ -304,13 +348,13 @@ def _resumable() -> "Iterator[None]":
 
 
 @contextmanager
-def _progress_of(cells: "Sequence[Cell]", kept: int, as_json: bool = False) -> "Iterator[Callable[[Cell], None]]":
+def _progress_of(cells: "Sequence[Any]", kept: int, as_json: bool = False) -> "Iterator[Callable[[Any], None]]":
     """A progress bar over the cells, `kept` of them done before; yields what to call with each finished cell.
 
     SIGTERM stops like Ctrl-C, so that worker processes end, too.
     """
 
-    def finished(cell: "Cell") -> None:
+    def finished(cell: Any) -> None:
         progress.advance(task)
         last = progress.tasks[0].finished  # what the caller makes of the runs may take seconds
         progress.update(task, description="writing results" if last else f"{cell.agent} on {cell.domain}")

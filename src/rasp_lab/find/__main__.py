@@ -5,9 +5,10 @@ after a number of runs is over 5% from the best of its input.
     python -m rasp_lab.find --data FOLDER --half develop     # tables of a folder
     python -m rasp_lab.find --seeds 3 --methods find,random --noises 0.05
 
-"all" is one study for all inputs in turn, "each" one study for each input, with as many runs on every input. Noise is
-a factor exp(deviation x normal). Random search never tries a setting twice; it and TPE, one for each input, choose
-the setting with the least measured cost.
+Of a table only its rows can run. A search is told which they are, as random search is ("untold" is not); TPE is not,
+and gets the nearest row. "all" is one study for all inputs in turn, "each" one study for each input, with as many runs
+on every input. Noise is a factor exp(deviation x normal). Random search never tries a setting twice; it and TPE, one
+for each input, choose the setting with the least measured cost.
 """
 
 import argparse
@@ -51,7 +52,8 @@ class Replay:
         return Outcome(max(ratio, 1.0), len(self.tried[input]))
 
 
-def by_tuner(replay: Replay, runs: int, seed: int, together: bool, goal: Goal) -> list[Outcome]:
+def by_tuner(replay: Replay, runs: int, seed: int, together: bool, goal: Goal, told: bool = True) -> list[Outcome]:
+    """`told`: a search knows which settings can run, as random search does."""
     world, inputs = replay.world, range(len(replay.world.least))
     outcomes = []
     for group in [list(inputs)] if together else [[i] for i in inputs]:
@@ -59,9 +61,10 @@ def by_tuner(replay: Replay, runs: int, seed: int, together: bool, goal: Goal) -
         metric = {"time_s": Metric("min", scale="log")}
         schema = {"input": Category()} if together else None
         tuner = Tuner(world.knobs, metric, schema, world.default, seed=seed * 1000 + group[0], **options)
+        listed = None if world.rows is None or goal == "live" or not told else tuner.listed(world.rows)
         for step in range(runs * len(group)):
             input = group[step % len(group)]
-            suggestion = tuner.ask({"input": str(input)} if together else None)
+            suggestion = tuner.ask({"input": str(input)} if together else None, among=listed)
             ran = world.ran(suggestion.params)
             tuner.tell(suggestion.id, {"time_s": replay.run(input, ran)}, ran)
         for input in group:
@@ -111,6 +114,7 @@ def drawn(trial: Any, name: str, knob: Knob) -> Any:
 METHODS = {
     "find, all": lambda replay, runs, seed: by_tuner(replay, runs, seed, True, "find"),
     "find, each": lambda replay, runs, seed: by_tuner(replay, runs, seed, False, "find"),
+    "untold, all": lambda replay, runs, seed: by_tuner(replay, runs, seed, True, "find", False),
     "live, all": lambda replay, runs, seed: by_tuner(replay, runs, seed, True, "live"),
     "live, each": lambda replay, runs, seed: by_tuner(replay, runs, seed, False, "live"),
     "random": by_chance,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rasp_lab.beds import small
 from rasp_lab.beds.costs import System
 from rasp_lab.find.gcc_flags import FLAGS, PROGRAMS
+from rasp_lab.public.tables import exclusive_groups
 from rasp_tuner import Categorical, Float, Int
 from rasp_tuner.space import Knob, Params, Space
 
@@ -40,13 +41,17 @@ class World(Protocol):
     def drawn(self, rng: np.random.Generator, count: int) -> list[Params]:
         """Different settings at random."""
 
+    @property
+    def rows(self) -> list[Params] | None:
+        """The settings that can run; None: all that are legal."""
+
 
 class Table:
     """n measured settings, m inputs; others run as the nearest of them."""
 
     def __init__(self, name: str, knobs: dict[str, Knob], rows: list[Params], cost: Array, default: int) -> None:
         self.name, self.knobs, self.default, self.least = name, knobs, rows[default], cost.min(axis=1)
-        self._rows, self._cost, self._names = rows, cost, list(knobs)
+        self.rows, self._cost, self._names = rows, cost, list(knobs)
         self._place = {name: {v: float(i) for i, v in enumerate(_values(knob))} for name, knob in knobs.items()}
         self._spans = np.array([max(len(self._place[name]) - 1, 1) for name in self._names])
         self._unordered = np.array([isinstance(knob, Categorical) for knob in knobs.values()])
@@ -62,17 +67,19 @@ class Table:
         return self._known[key]
 
     def ran(self, params: Params) -> Params:
-        return self._rows[self._row(params)]
+        return self.rows[self._row(params)]
 
     def cost(self, input: int, params: Params) -> float:
         return float(self._cost[input, self._row(params)])
 
     def drawn(self, rng: np.random.Generator, count: int) -> list[Params]:
-        return [self._rows[int(i)] for i in rng.permutation(len(self._rows))[:count]]
+        return [self.rows[int(i)] for i in rng.permutation(len(self.rows))[:count]]
 
 
 class Formula:
     """A system of two situations, as src/rasp_lab/beds/small.py has them."""
+
+    rows = None
 
     def __init__(self, name: str, system: System, inputs: int = 2) -> None:
         self.name, self.knobs, self.default, self._system = name, dict(system.space), dict(system.default), system
@@ -153,7 +160,7 @@ def _stored(file: Path) -> World:
     apart = np.abs(places - start).sum(axis=1)
     knobs: dict[str, Knob] = {}
     columns: list[list[Any]] = []
-    for group in _groups(places):
+    for group in exclusive_groups(places):
         name = f"k{group[0]}"
         if len(group) > 1:  # options of which at most one is on are one knob
             which = np.where(places[:, group].any(axis=1), places[:, group].argmax(axis=1) + 1, 0)
@@ -167,23 +174,6 @@ def _stored(file: Path) -> World:
     rows: list[Params] = [dict(zip(knobs, values, strict=True)) for values in zip(*columns, strict=True)]
     some = np.linspace(0, len(loss) - 1, min(MOST_INPUTS, len(loss))).astype(int)
     return Table(file.stem, knobs, rows, np.exp((loss + base[:, None])[some]), int(apart.argmin()))
-
-
-def _groups(places: NDArray[np.int_]) -> list[list[int]]:
-    """Columns; those that exclude each other, three or more switches of which always one is on, together."""
-    left, groups = list(range(places.shape[1])), []
-    binary = [j for j in left if set(places[:, j].tolist()) <= {0, 1} and places[:, j].any()]
-    for j in binary:
-        if j not in left:
-            continue
-        group = [j]
-        for k in binary:
-            if k > j and k in left and not (places[:, group].any(axis=1) & (places[:, k] > 0)).any():
-                group.append(k)
-        if len(group) > 2 and places[:, group].any(axis=1).all():
-            groups.append(group)
-            left = [k for k in left if k not in group]
-    return groups + [[j] for j in left]
 
 
 def _values(knob: Knob) -> list[Any]:

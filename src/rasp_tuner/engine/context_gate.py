@@ -22,7 +22,7 @@ from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.settings import EngineSettings
-from rasp_tuner.optimizer.optimizer import LearnResult, Proposal
+from rasp_tuner.optimizer.optimizer import ANY, LearnResult, Proposal, Scope
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Explanation, Outlook, Why
 
@@ -70,10 +70,10 @@ class ContextGate(Engine):
     def answers(self, context: Array) -> tuple[Engine, Array]:
         return (self, context) if self.trusted else (self.blind, context[:0])
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
         if self.trusted:
-            return super().propose(context, current, rng)
-        proposal = self.blind.propose(context[:0], current, rng)
+            return super().propose(context, current, rng, scope)
+        proposal = self.blind.propose(context[:0], current, rng, scope)
         return None if proposal is None else Proposal(proposal.point, NotTrusted(proposal.why))
 
     def tell(

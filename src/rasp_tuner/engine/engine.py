@@ -7,7 +7,7 @@ tell   metrics -> losses -> intake -> forecast of this sample -> calibrate, book
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.engine import intake, stops
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Bill, ByExpert, Choice, Family, RunOutcome, predict_one
+from rasp_tuner.engine.family import Belief, Bill, ByExpert, Choice, Family, RunOutcome, SearchBelief, predict_one
 from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
@@ -44,7 +44,16 @@ from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.settings import EngineSettings
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch, described_changes
-from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Expected, LatestSamples, LearnResult, Proposal, Stateful
+from rasp_tuner.optimizer.optimizer import (
+    ANY,
+    FAILED_ERROR,
+    Expected,
+    LatestSamples,
+    LearnResult,
+    Proposal,
+    Scope,
+    Stateful,
+)
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
@@ -116,18 +125,18 @@ class Engine:
     def uses_blas(self) -> bool:
         return self.family.uses_blas
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
         """What the family would try, unless guard, budget or the cost of leaving `current` forbid it."""
-        if self.objective.seen == 0 and not self._early:
-            return None
         if self.objective.seen == 0:
-            return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
+            why = Explanation(source="a random point: all so far failed")
+            return Proposal(rng.random(len(self.default)), why) if self._early else None
         belief = self.believe(context)
         if self.watch.count[0]:
             return self._check_of_unit(belief, current)
-        choice = legal_choice(self._rules, belief, belief.choose(rng))
         if self.settings.find:
-            return Proposal(choice.point, self._reasons(belief, choice))
+            found = legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
+            return Proposal(found.point, self._reasons(belief, found))
+        choice = legal_choice(self._rules, belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
         elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.optimizer.optimizer import LatestSamples, Stateful
+from rasp_tuner.optimizer.optimizer import LatestSamples, Scope, Stateful
 from rasp_tuner.types import Slots
 
 
@@ -107,6 +107,13 @@ class Belief(Protocol):
 
     def similar(self) -> Array:
         """[N] from 0 to 1: how similar each remembered situation is to this one."""
+
+
+class SearchBelief(Belief, Protocol):
+    """A belief that looks for the best setting (goal "find")."""
+
+    def search(self, rng: np.random.Generator, scope: Scope) -> Choice:
+        """The next look, within the scope."""
 
 
 class Predicting(Protocol):

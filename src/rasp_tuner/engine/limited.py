@@ -20,7 +20,7 @@ from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable
-from rasp_tuner.optimizer.optimizer import Expected, LearnResult, Proposal
+from rasp_tuner.optimizer.optimizer import ANY, Expected, LearnResult, Proposal, Scope
 from rasp_tuner.space import Layout
 from rasp_tuner.types import LIMIT_KEPT, Margin, Metric, Why
 
@@ -69,8 +69,12 @@ class LimitedEngine:
     def uses_blas(self) -> bool:
         return self.main.uses_blas or any(model.engine.uses_blas for model in self.limits)
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
-        wanted = self.main.propose(context, current, rng)
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
+        if scope.among is not None and self._know:
+            kept = self._kept(context, scope.among)
+            likely = kept >= LIKELY if (kept >= LIKELY).any() else kept == kept.max()
+            return self.main.propose(context, current, rng, scope._replace(among=scope.among[likely]))
+        wanted = self.main.propose(context, current, rng, scope)
         if wanted is None or not self._know:
             return wanted
         point = self._legal(wanted.point)

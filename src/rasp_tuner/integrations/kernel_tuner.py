@@ -62,8 +62,9 @@ class RaspStrategy:
         context = self._context(searchspace, runner)
         places = np.asarray(searchspace.get_list_param_indices_numpy(), dtype=np.int64)  # [n, d] of valid ones
         fresh, going = np.ones(len(places), dtype=bool), True
+        listed = tuner.listed(_settings(labels, places)) if tuner.searches else None
         while going and fresh.any():
-            suggestion = tuner.ask(context)
+            suggestion = tuner.ask(context, among=None if listed is None else listed.where(fresh))
             params = suggestion.params
             if fresh.all() and tuner.learned:  # the best known comes first: then the result is no worse than memory
                 params = tuner.recommend(context)
@@ -110,6 +111,12 @@ def _knob(labels: tuple[Value, ...]) -> Categorical:
     """Neighbours in a sorted list of numbers are expected to act alike."""
     numbers = [label for label in labels if isinstance(label, int | float) and not isinstance(label, bool)]
     return Categorical(labels, ordered=len(numbers) == len(labels) and numbers == sorted(numbers))
+
+
+def _settings(labels: Labels, places: np.ndarray) -> list[dict[str, Value]]:
+    """The valid configurations, without parameters that have one value."""
+    free = [(j, name, own) for j, (name, own) in enumerate(labels.items()) if len(own) > 1]
+    return [{name: own[row[j]] for j, name, own in free} for row in places.tolist()]
 
 
 def _nearest(places: np.ndarray, fresh: np.ndarray, wanted: np.ndarray) -> int:

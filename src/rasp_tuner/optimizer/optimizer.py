@@ -100,6 +100,16 @@ class Model(Protocol):
         """The latest samples, as copies; none where their order is not kept."""
 
 
+class Scope(NamedTuple):
+    """What a search may choose, and what it has chosen already."""
+
+    among: Array | None = None  # [m, d] settings that can run; None: all that are legal
+    pending: Array | None = None  # [k, d] settings that run in this context now, without an answer yet
+
+
+ANY = Scope()
+
+
 class Optimizer(Stateful, Protocol):
     """The stages of one preset, joined: identify, predict, choose; then learn."""
 
@@ -118,10 +128,10 @@ class Optimizer(Stateful, Protocol):
     def uses_blas(self) -> bool:
         """Whether `propose` and `tell` may call BLAS and leave it to their caller to keep that on one thread."""
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
         """The next point in this context, where `current` runs now; None while nothing is known.
 
-        Only the generator moves.
+        Only the generator moves. A search (goal "find") keeps to `scope`; nobody else is given one.
         """
 
     def reasons_at(self, context: Array, point: Array, source: str) -> Why:

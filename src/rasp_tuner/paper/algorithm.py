@@ -12,7 +12,16 @@ import numpy as np
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import under
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Expected, LatestSamples, LearnResult, Proposal, Stateful
+from rasp_tuner.optimizer.optimizer import (
+    ANY,
+    FAILED_ERROR,
+    Expected,
+    LatestSamples,
+    LearnResult,
+    Proposal,
+    Scope,
+    Stateful,
+)
 from rasp_tuner.paper.adaptation import HybridAdaptation, ReplayBuffer
 from rasp_tuner.paper.candidates import CandidatePolicy
 from rasp_tuner.paper.composer import RealErrorComposer
@@ -45,8 +54,9 @@ class PaperOptimizer:
     def uses_blas(self) -> bool:
         return True
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal:
         """The candidate with the smallest LCB around `current`."""
+        del scope  # it does not search
         seen = self.memory.retrieve(context)
         base = self.policy.center(current, seen.hint)
         doubt = self.adaptation.doubt(float(self.surrogate.predict(base[None], seen).variance[0]))

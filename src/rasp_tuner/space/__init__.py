@@ -2,6 +2,7 @@
 
 from rasp_tuner.space.auto import Auto, Optional
 from rasp_tuner.space.choices import Bool, Categorical
+from rasp_tuner.space.listed import Listed
 from rasp_tuner.space.max_change import MaxChange
 from rasp_tuner.space.numbers import DIGITS, LARGEST_INT, MOST_DIGITS, MOST_LEVELS, Float, Int, PowerOfTwo, check_box
 from rasp_tuner.space.rules import Knob, Rules
@@ -21,6 +22,7 @@ __all__ = [
     "Int",
     "Knob",
     "Layout",
+    "Listed",
     "MaxChange",
     "Optional",
     "Params",

@@ -105,7 +105,7 @@ class GpFamily:
     hindsight = True
 
     def __init__(self, layout: Layout, context_dim: int, columns: int, window: int, find: bool = False) -> None:
-        self._knobs = Knobs(layout)
+        self._knobs = Knobs(layout, find)
         self._prior = ThetaPrior.of(self._knobs.dim, context_dim, find)
         self._find = find
         dim = self._knobs.dim

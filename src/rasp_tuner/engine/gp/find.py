@@ -19,6 +19,7 @@ Means and variances are in units of a (model.py).
 """
 
 import math
+from collections import Counter
 from functools import cached_property
 from typing import NamedTuple
 
@@ -31,12 +32,14 @@ from rasp_tuner.engine.gp.knobs import MOST_FEW, SAME_LEVEL, Knobs
 from rasp_tuner.engine.gp.model import scatter_of
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
 from rasp_tuner.engine.gp.search import STEP, best_point, moves, point_keys, snapped
+from rasp_tuner.optimizer.optimizer import ANY, Scope
 
 HERE = 0.98  # of the greatest likeness of a row: rows so alike count as measured in this situation
 GUESSED_REPEATS = 2.0  # that the fitted noise is worth, beside the scatter of real ones
 WORTH_A_RUN = 0.01  # in units of a: to tell settings apart that differ by less, nothing runs again while there is new
 FIRST_LOOKS = MOST_FEW  # runs in a situation that go to untried values, one knob at a time; later every second one
 ALL_POINTS = 1024  # settings of a small space, all of which are candidates
+SHORT = 192  # settings of a long list that are looked at: the best by their effects, and as many others
 DRAWN, AROUND = 128, 64  # candidates in a larger space: anywhere; around each good point
 NEAR = np.array([0.02, 0.07, 0.2])  # deviations of small moves of scales: three lengths, since none is known
 FARTHEST = 30.0  # deviations, beyond which a normal number does not go
@@ -89,24 +92,79 @@ class FindBelief(GpBelief):
         return MeasuredHere(points[order], mean[order], 1.0 / total[order], float(runs.sum()), misfit)
 
     def choose(self, rng: np.random.Generator) -> Choice:
+        return self.search(rng, ANY)
+
+    def search(self, rng: np.random.Generator, scope: Scope) -> Choice:
         """The look that is worth most."""
-        found = self.measured
-        if self._unknown or not len(found.points):
-            return self._expected(self.fit.knobs.default, BASELINE)
-        fresh, source = self._untried(), UNTRIED
-        if not len(fresh) or (found.runs > FIRST_LOOKS and found.runs % 2.0):
-            fresh, source = self._candidates(rng), NEW
-        known = set(point_keys(found.points)) | self._barred
+        found, default = self.measured, self.fit.knobs.default
+        asked = set() if scope.pending is None else set(point_keys(scope.pending))  # it will be known anyway
+        if self._unknown and default.tobytes() not in asked and can_run(default, scope):
+            return self._expected(default, BASELINE)
+        if not len(found.points):
+            return self._expected(default if scope.among is None else self._least(scope.among), BASELINE)
+        fresh, source = self._fresh(rng, scope)
+        known = set(point_keys(found.points)) | self._barred | asked
         fresh = fresh[[key not in known for key in point_keys(fresh)]]
-        again, value = self._again()
+        again, value = self._again(scope, WORTH_A_RUN if len(fresh) else 0.0)
         if len(fresh):
-            mean, variance = self._predicted(fresh)
-            spread = np.sqrt(found.misfit) * variance / np.sqrt(variance + self._noise)
-            had = np.where(fresh != found.points[0], self._reached, 1.0).prod(axis=1)  # some cannot be had
-            worth = student_gain(found.mean[0] - mean, spread) * had
-            if worth.max() >= value or value < WORTH_A_RUN:
+            worth = self._worth(fresh, scope)
+            if again is None or worth.max() >= value:
                 return self._expected(fresh[int(worth.argmax())], source)
-        return self._expected(found.points[again], AGAIN)
+        if again is None:  # all that can run is barred, or runs now
+            again = default if scope.among is None else self._least(scope.among)
+        return self._expected(again, AGAIN)
+
+    def _fresh(self, rng: np.random.Generator, scope: Scope) -> tuple[Array, str]:
+        """[m, d] settings to look at, and what they are."""
+        found = self.measured
+        if scope.among is not None:
+            return self._shortlist(rng, scope.among), NEW
+        fresh = self._untried(scope.pending)
+        if not len(fresh) or (found.runs > FIRST_LOOKS and found.runs % 2.0):
+            return self._candidates(rng), NEW
+        return fresh, UNTRIED
+
+    def _worth(self, fresh: Array, scope: Scope) -> Array:
+        """[m] what a look at each setting gains."""
+        found = self.measured
+        if scope.pending is None:
+            (mean, variance), least = self._predicted(fresh), float(found.mean[0])
+        else:
+            (mean, variance), least = self._given(fresh, scope.pending), self._least_of(scope.pending)
+        spread = np.sqrt(found.misfit) * variance / np.sqrt(variance + self._noise)
+        gain = student_gain(least - mean, spread)
+        if scope.among is not None:
+            return gain
+        had = np.where(fresh != found.points[0], self._reached, 1.0).prod(axis=1)  # some cannot be had
+        worth: Array = gain * had
+        return worth
+
+    def _given(self, points: Array, pending: Array) -> tuple[Array, Array]:
+        """Mean and variance [m] once the pending runs have come to what is expected of them."""
+        k, means, variances = len(pending), [], []
+        for at in range(0, len(points), AT_ONCE):
+            mean, covariance = self._here.joint(np.concatenate([pending, points[at : at + AT_ONCE]]))
+            own, cross = covariance[:k, :k] + self._noise * np.eye(k), covariance[:k, k:]
+            means.append(mean[k:])
+            variances.append(covariance.diagonal()[k:] - (cross * np.linalg.solve(own, cross)).sum(axis=0))
+        return np.concatenate(means), np.maximum(np.concatenate(variances), LEAST_VARIANCE)
+
+    def _least_of(self, pending: Array) -> float:
+        """The best that is known once the pending runs have come to what is expected of them."""
+        return min(float(self.measured.mean[0]), float(self._known(pending)[0].min()))
+
+    def _shortlist(self, rng: np.random.Generator, among: Array) -> Array:
+        """Of a long list the settings of least mean, and as many others."""
+        if len(among) <= 2 * SHORT:
+            return among
+        order = self._here.effects_mean(among).argsort(kind="stable")  # interactions are looked at later
+        short: Array = among[np.concatenate([order[:SHORT], rng.choice(order[SHORT:], SHORT, replace=False)])]
+        return short
+
+    def _least(self, points: Array) -> Array:
+        """[d] the point of least mean."""
+        least: Array = points[int(self._known(points)[0].argmin())]
+        return least
 
     def best(self) -> Array | None:
         """The least mean of what was measured here; where nothing was, of all that is known."""
@@ -130,23 +188,34 @@ class FindBelief(GpBelief):
                 mean[i], variance[i] = self.measured.mean[at], self.measured.variance[at]
         return mean, variance
 
-    def _again(self) -> tuple[int, float]:
-        """Which setting should be measured once more, and what that is worth."""
+    def _again(self, scope: Scope, least: float) -> tuple[Array | None, float]:
+        """The setting that should be measured once more, and what that is worth; None if it is below `least`."""
         mean, variance = self.measured.mean, self.measured.variance
+        if scope.pending is not None:
+            running = Counter(point_keys(scope.pending))
+            runs = np.array([running[key] for key in point_keys(self.measured.points)])
+            variance = variance * self._noise / (self._noise + runs * variance)
         rival = np.full(len(mean), mean[0])  # the best would have to fall behind the second best, others to pass it
         rival[0] = 2.0 * mean[0] - mean[1] if len(mean) > 1 else -np.inf
         gain = normal_gain(rival - mean, variance / np.sqrt(variance + self._noise))
-        return int(gain.argmax()), float(gain.max())
+        for i in (-gain).argsort(kind="stable").tolist():
+            if gain[i] < least:
+                break
+            if can_run(self.measured.points[i], scope):
+                return self.measured.points[i], float(gain[i])
+        return None, 0.0
 
     def _predicted(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [m] by the model."""
-        parts = [self._here.joint(points[at : at + AT_ONCE]) for at in range(0, len(points), AT_ONCE)]
-        variance = np.concatenate([covariance.diagonal() for _, covariance in parts])
+        parts = [self._here.marginal(points[at : at + AT_ONCE]) for at in range(0, len(points), AT_ONCE)]
+        variance = np.concatenate([own for _, own in parts])
         return np.concatenate([mean for mean, _ in parts]), np.maximum(variance, LEAST_VARIANCE)
 
-    def _untried(self) -> Array:
+    def _untried(self, pending: Array | None) -> Array:
         """[m, d] the best setting here, with one value that did not run here yet of a knob with few, or a choice."""
-        knobs, ran, points = self.fit.knobs, self.measured.points, []
+        knobs, ran, points = self.fit.knobs, self.measured.points, list[Array]()
+        if pending is not None:
+            ran = np.concatenate([ran, pending])
         for j, levels in enumerate(knobs.levels):
             if levels is None or (len(levels) > MOST_FEW and not knobs.unordered[j]):
                 continue
@@ -174,6 +243,11 @@ class FindBelief(GpBelief):
                 snapped(knobs, np.where(knobs.scale, center + apart, center)),
             ]
         return np.unique(knobs.lawful(np.concatenate(parts)), axis=0)
+
+
+def can_run(point: Array, scope: Scope) -> bool:
+    """Whether a point [d] is in the scope."""
+    return scope.among is None or bool((scope.among == point).all(axis=1).any())
 
 
 def all_points(knobs: Knobs) -> Array | None:

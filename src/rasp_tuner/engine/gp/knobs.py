@@ -39,7 +39,7 @@ Indices = NDArray[np.intp]
 class Knobs:
     """The knobs of one space, as the model sees them."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, find: bool = False) -> None:
         levels, self.rules = layout.levels, layout.rules
         self.levels, self.default = levels, np.array(layout.default, dtype=np.float64)
         self.dim = len(self.default)
@@ -74,8 +74,9 @@ class Knobs:
         self.curved_variance = np.append(np.full(len(ordered), CURVATURE_VARIANCE), BOWL_VARIANCE)  # [q]
         self.hot_choice = np.flatnonzero(choice[self.hot_knob])
         self.embedding_knob: Indices = np.concatenate([ordered, self.switches, self.hot_knob[self.hot_choice]])  # [e]
-        self.harm = np.where(self.scale, 0.0, HARM)
-        self.bowl = np.where(self.scale, BOWL, 0.0)
+        # a search expects nothing of the default: else, where all settings that can run are far, it stays near it
+        self.harm = np.where(self.scale | find, 0.0, HARM)
+        self.bowl = np.where(self.scale & (not find), BOWL, 0.0)
         self.few = few
         self.tables: KnobTables | None = KnobTables(self) if ready() else None
 

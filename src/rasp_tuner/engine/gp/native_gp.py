@@ -32,6 +32,7 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
     "billed": (NUMBER, [POINTER] * 7),
     "here": (None, [POINTER, POINTER, POINTER, POINTER, NUMBER, POINTER]),
     "joint": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
+    "marginal": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
     "best": (COUNT, [*[POINTER] * 3, COUNT, POINTER, COUNT, COUNT, POINTER, POINTER]),
     "choose_room": (COUNT, [POINTER, COUNT, COUNT, COUNT]),
     "choose": (
@@ -333,6 +334,15 @@ class NativeHere:
             t.struct, self._made.struct, self._struct, m, address(points), address(mean), address(covariance), memory
         )
         return mean, covariance
+
+    def marginal(self, points: Array) -> tuple[Array, Array]:
+        t, points, m, n = self._tables, np.ascontiguousarray(points), len(points), len(self.kc)
+        mean, variance = np.empty(m), np.empty(m)
+        memory = scratch(m * (t.p + t.q + t.e) + n * (m + 1) + self._table_room(m * t.d))
+        functions()["marginal"](
+            t.struct, self._made.struct, self._struct, m, address(points), address(mean), address(variance), memory
+        )
+        return mean, variance
 
     def best(self, barred: Array) -> Array | None:
         """[d] the point of least mean that descents find; None if all of them are `barred` [., d]."""

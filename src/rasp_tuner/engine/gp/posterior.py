@@ -64,6 +64,13 @@ class ContextPosterior:
         linear: Array = f.mean + f.effects @ effects + f.curved @ curved
         return linear
 
+    def effects_mean(self, points: Array) -> Array:
+        """[m] the mean at points [m, d] without the residual, up to a constant."""
+        f = self.fit.knobs.features(points)
+        effects, curved = self._linear[:2] if self.native is None else (self.native.effects, self.native.curved)
+        mean: Array = f.mean + f.effects @ effects + f.curved @ curved
+        return mean
+
     def mean(self, points: Array) -> Array:
         """[m] at points [m, d]; in NumPy."""
         f = self.fit.knobs.features(points)
@@ -87,6 +94,18 @@ class ContextPosterior:
         )
         own -= reach.T @ reach
         return f.mean + cross @ fit.alpha, own
+
+    def marginal(self, points: Array) -> tuple[Array, Array]:
+        """Mean and variance [m]."""
+        if self.native is not None:
+            return self.native.marginal(points)
+        fit, w = self.fit, self.fit.weights
+        f = fit.knobs.features(points)
+        cross = self._cross(f)
+        reach: Array = fit.half @ cross.T  # type: ignore[operator]  # it is there without compiled code
+        own = self.own_share * (f.effects**2 @ w.effects + w.h[VR]) + f.effects**2 @ w.choices
+        variance: Array = own + f.curved**2 @ fit.knobs.curved_variance + self.own_base - (reach**2).sum(axis=0)
+        return f.mean + cross @ fit.alpha, variance
 
     def _residual(self, f: Features) -> Array:
         """[m, n] without sharing."""

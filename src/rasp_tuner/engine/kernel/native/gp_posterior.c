@@ -72,16 +72,11 @@ PART_OF_EACH void add_entries(int64_t n, const GpTable *t, int64_t count, const 
         for (int64_t j = 0; j < count; j++) row[i] += t->cross[at[j] + i], near[i] *= t->near[at[j] + i];
 }
 
-/* Means [m] and covariance [m, m] at points [m, d]: the same bits for two points, whatever the others are.
- * scratch: 2 m (p + q + e) + n (m + 1) + p + q. */
-WIDER void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, int64_t m, const double *points,
-                    double *mean, double *covariance, double *scratch) {
-    const int64_t n = f->n, p = k->p, q = k->q, e = k->e;
+/* Means [m] and covariances with the rows [m, n] of points [m, d], whose features these are; near [n] is room. */
+static WIDER void crossed(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, int64_t m,
+                          const double *points, double *mean, double *cross, double *restrict near) {
+    const int64_t n = f->n;
     const double *h = f->hyper;
-    double *effects = scratch, *curved = effects + m * p, *embedding = curved + m * q, *cross = embedding + m * e;
-    double *restrict near = cross + n * m; /* [n] */
-    gp_features(k, m, points, effects, curved, mean, embedding);
-    embed(k, f, m, embedding);
     for (int64_t r = 0; r < m; r++) {
         double *restrict row = cross + r * n;
         for (int64_t i = 0; i < n; i++) row[i] = here->base[i], near[i] = h[VR] * here->share[i];
@@ -95,6 +90,19 @@ WIDER void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTabl
         for (int64_t i = 0; i < n; i++) row[i] += near[i];
         mean[r] += dot(n, row, f->alpha);
     }
+}
+
+/* Means [m] and covariance [m, m] at points [m, d]: the same bits for two points, whatever the others are.
+ * scratch: 2 m (p + q + e) + n (m + 1) + p + q. */
+WIDER void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, int64_t m, const double *points,
+                    double *mean, double *covariance, double *scratch) {
+    const int64_t n = f->n, p = k->p, q = k->q, e = k->e;
+    const double *h = f->hyper;
+    double *effects = scratch, *curved = effects + m * p, *embedding = curved + m * q, *cross = embedding + m * e;
+    double *restrict near = cross + n * m; /* [n] */
+    gp_features(k, m, points, effects, curved, mean, embedding);
+    embed(k, f, m, embedding);
+    crossed(k, f, here, t, m, points, mean, cross, near);
     gp_forward(n, f->root, m, cross, near);
     double *effect_root = near + n, *curved_root = effect_root + p; /* of weights, of points here: [p], [q] */
     double *columns = curved_root + q, *effect_columns = columns + m * e, *curved_columns = effect_columns + m * p;
@@ -126,4 +134,24 @@ GP_API void rasp_gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, 
                           double *mean, double *covariance, double *scratch) {
     GpTable t = gp_table(k, f, m * k->d, scratch);
     gp_joint(k, f, here, &t, m, points, mean, covariance, scratch + gp_table_room(k, f->n, m * k->d));
+}
+
+/* Means and variances [m] alone. scratch: m (p + q + e) + n (m + 1), and that of a table of m d values. */
+GP_API void rasp_gp_marginal(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t m, const double *points,
+                             double *mean, double *variance, double *scratch) {
+    const int64_t n = f->n, p = k->p, q = k->q;
+    GpTable t = gp_table(k, f, m * k->d, scratch);
+    double *effects = scratch + gp_table_room(k, n, m * k->d), *curved = effects + m * p, *embedding = curved + m * q;
+    double *cross = embedding + m * k->e, *near = cross + n * m;
+    gp_features(k, m, points, effects, curved, mean, embedding);
+    crossed(k, f, here, &t, m, points, mean, cross, near);
+    gp_forward(n, f->root, m, cross, near);
+    for (int64_t r = 0; r < m; r++) {
+        const double *x = effects + r * p, *u = curved + r * q;
+        double own = f->hyper[VR] * here->own_share + here->own_base;
+        for (int64_t a = 0; a < p; a++)
+            own += (here->own_share * f->effect_weight[a] + f->choice_weight[a]) * x[a] * x[a];
+        for (int64_t a = 0; a < q; a++) own += k->curved_variance[a] * u[a] * u[a];
+        variance[r] = own - dot(n, cross + r * n, cross + r * n);
+    }
 }

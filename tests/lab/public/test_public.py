@@ -1,0 +1,196 @@
+"""The public suite, on small tables of its formats."""
+
+import hashlib
+import itertools
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rasp_lab.public import files, protocols, public_page, runs, tables
+from rasp_lab.public.protocols import Cell
+from rasp_tuner.cli import app
+from rasp_tuner.errors import InvalidValue
+
+SYSTEMS = ("one", "two")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Two systems with four switches, a back end of three, and an option with three values; 30 of 144 rows measured."""
+    rng = np.random.default_rng(1)
+    (tmp_path / "dlisa").mkdir()
+    for system in SYSTEMS:
+        grid = np.array(list(itertools.product(*[(0, 1)] * 4, range(3), range(3))))[rng.permutation(144)[:30]]
+        settings = np.column_stack([grid[:, :4], np.eye(3)[grid[:, 4]], grid[:, 5]]).astype(np.float32)
+        settings[7] = settings[3]
+        first = np.arange(30)
+        first[7] = 3
+        effects = rng.normal(size=(3, 8))
+        value = np.exp(settings @ effects.T).T.astype(np.float32)
+        value[:, 7] *= 0.5
+        np.savez(
+            tmp_path / "dlisa" / f"{system}.npz", options=[f"o{i}" for i in range(8)], settings=settings,
+            workloads=["a", "b", "c"], value=value, unit="s", direction="min", first=first, default=7,
+        )  # fmt: skip
+    printed = ["system,workload,direction,state,optimum,best_fixed,DLiSA-0.3_mean"]
+    printed += [f"{system},a,min,{state},1,1.1,1.2" for system in SYSTEMS for state in ("right", "mixed")]
+    (tmp_path / "dlisa" / "printed.csv").write_text("\n".join(printed) + "\n")
+    (tmp_path / "poppler").mkdir()
+    settings = np.array([[1, 0], [0, 0], [0, 1], [1, 1]])
+    np.savez(
+        tmp_path / "poppler" / "poppler.npz", options=["format", "j"], settings=settings, format_names=["png", "tiff"],
+        inputs=np.arange(30), time_s=np.exp(rng.normal(size=(30, 1)) - [0.0, 0.0, 0.0, 1.0]),
+        size_b=np.full((30, 4), 100.0),
+    )  # fmt: skip
+    (tmp_path / "sqlite_queries").mkdir()
+    distinct, setting = np.array([[0, 0], [1, 0], [1, 1]]), np.array([0, 1, 2, 0, 1])
+    time = np.ones((4, 5, 2)) + setting[None, :, None]
+    failed = np.zeros((4, 5), dtype=bool)
+    failed[0, 2] = True
+    time[0, 2] = 0.01
+    np.savez(
+        tmp_path / "sqlite_queries" / "sqlite.npz", options=["x", "y"], distinct=distinct, setting=setting, time_s=time,
+        failed=failed, queries=["q1", "q2"], inputs=[0.1, 1.0, 2.0, 3.0],
+    )  # fmt: skip
+    for module in (protocols, public_page):
+        monkeypatch.setattr(module, "SYSTEMS", SYSTEMS)
+    monkeypatch.setattr(protocols, "MEASUREMENTS", 8)
+    monkeypatch.setattr(protocols, "AFTER", (2, 4, 8))
+    for name in ("find", "online"):
+        monkeypatch.setitem(protocols.SETS, name, SYSTEMS)
+    for cached in (tables.dlisa, tables.sqlite, tables.poppler, tables.printed):
+        cached.cache_clear()
+    return tmp_path
+
+
+def test_a_table_of_switches_has_one_knob_for_those_that_exclude_each_other(folder):
+    table = tables.dlisa(folder, "one")
+    assert [list(knob.choices) for knob in table.knobs.values() if hasattr(knob, "choices")] == [["o4", "o5", "o6"]]
+    assert len(table.rows) == 29  # of equal settings the first
+    assert table.default == table.row_of()[tuple(table.rows[3].values())] == 3
+    assert (table.least < table.cost.min(axis=1) + 1e-12).all()
+    assert table.places_of(table.rows[5]).tolist() == table.places[5].tolist()
+    fresh = np.ones(29, dtype=bool)
+    assert table.nearest(table.places[5], fresh) == 5
+    fresh[5] = False
+    assert table.nearest(table.places[5], fresh) != 5
+
+
+def test_what_did_not_run_is_no_measurement(folder):
+    table, repeats, sizes = tables.sqlite(folder)
+    assert np.isnan(table.cost[0, 2])
+    assert np.isnan(table.cost[1, 2])  # both queries of the first size
+    assert np.isfinite(table.cost[2:]).all()
+    assert table.least.tolist() == [1.0] * 8
+    assert (~np.isnan(repeats[2])).sum(axis=1).tolist() == [2, 2, 1]
+    assert sizes.tolist() == [0.1, 0.1, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("agent", protocols.AGENTS["find"])
+def test_a_search_measures_every_row_once(folder, agent, monkeypatch):
+    monkeypatch.setattr(protocols, "MEASUREMENTS", 29)
+    monkeypatch.setattr(protocols, "AFTER", (10, 20, 29))
+    rows = protocols.run(Cell("find", "one", agent, 0), folder)
+    assert sorted(row["workload"] for row in rows) == ["a", "b", "c"]
+    table = tables.dlisa(folder, "one")
+    for row in rows:
+        at = table.contexts.index(row["workload"])
+        assert row["best 29"] == pytest.approx(table.cost[at].min() / table.least[at])
+        assert row["best 10"] >= row["best 20"] >= row["best 29"]
+
+
+@pytest.mark.parametrize("protocol", ["online", "once"])
+def test_every_agent_plays(folder, protocol):
+    for cell in protocols.plan(1):
+        if cell.protocol == protocol:
+            rows = protocols.run(cell, folder)
+            assert rows == protocols.run(cell, folder)
+            assert all(row["ratio"] >= 1.0 for row in rows)
+
+
+def test_the_default_stays(folder):
+    table = tables.dlisa(folder, "one")
+    for row in protocols.run(Cell("online", "one", "default", 0), folder):
+        at = table.contexts.index(row["workload"])
+        assert row["ratio"] == pytest.approx(table.cost[at, table.default] / table.least[at])
+        assert row["half"] == ("develop" if at < 2 else "report")
+
+
+def test_finished_cells_are_kept_and_ours_run_again_with_another_engine(folder, tmp_path, monkeypatch):
+    cells = [cell for cell in protocols.plan(1, ["RASP", "random"]) if cell.protocol == "find"]
+    ran = []
+    first = runs.run_cells(cells, folder, tmp_path / "out", 1, ran.append)
+    assert ran == cells
+    assert runs.run_cells(cells, folder, tmp_path / "out", 1, ran.append) == first
+    assert ran == cells  # none again
+    monkeypatch.setattr(runs, "engine_digest", lambda: "another")
+    runs.run_cells(cells, folder, tmp_path / "out", 1, ran.append)
+    assert ran[len(cells) :] == [cell for cell in cells if cell.agent == "RASP"]
+
+
+def test_the_page_says_where_it_loses_and_writes_its_numbers(folder, tmp_path):
+    cells = protocols.plan(2, ["RASP", "RASP-probe", "random", "default", "CMA-ES"])
+    found = runs.run_cells(cells, folder, tmp_path / "out", 1, lambda _: None)
+    lines = public_page.summary(found, folder)
+    page = tmp_path / "docs" / "PUBLIC.md"
+    public_page.write_page(lines, page)
+    text = page.read_text()
+    assert text.index("Where it loses") < text.index("## DLiSA")
+    assert "| one | " in text
+    assert "± " in text
+    assert "DLiSA (printed)" in text
+    assert (tmp_path / "docs" / "PUBLIC.csv").read_text().startswith("set,measure,agent,")
+    ours = {(x.set, x.measure): x for x in lines if x.agent == "RASP"}
+    assert ours["all", public_page.AT_THE_END].seeds == 2
+    own = [rows for cell, rows in found.items() if cell[:3] == ("find", "one", "RASP")]
+    means = [[np.log(row["best 8"]) for row in rows] for rows in own]
+    assert ours["one", public_page.AT_THE_END].value == pytest.approx(np.exp(np.mean(means)))
+
+
+def test_a_seed_without_all_systems_counts_for_no_total(folder, tmp_path):
+    cells = [Cell("find", "one", "random", 0)]
+    found = runs.run_cells(cells, folder, tmp_path / "out", 1, lambda _: None)
+    totals = [x for x in public_page.summary(found, folder) if x.set == "all" and x.agent == "random"]
+    assert totals == []
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(InvalidValue, match=r"docs/PUBLIC\.md says"):
+        files.check(tmp_path)
+    (tmp_path / "a").write_bytes(b"x")
+    files.check(tmp_path, {"a": hashlib.sha256(b"x").hexdigest()})
+    with pytest.raises(InvalidValue, match="checksum"):
+        files.check(tmp_path, {"a": hashlib.sha256(b"y").hexdigest()})
+
+
+def test_an_unknown_agent_is_named():
+    with pytest.raises(InvalidValue, match=r"TPE.*; not hebo"):
+        protocols.plan(1, ["RASP", "hebo"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("public",), "name their folder with --data DIR"),
+        (("public", "--suite", "paper"), "name the suite once"),
+        (("paper", "--page", "x.md"), "--data and --page are for the suite public"),
+        (("public", "--data", "nowhere"), "is not there"),
+    ],
+)
+def test_a_command_that_is_wrong_says_so(words, said):
+    result = CliRunner().invoke(app, ["bench", *words])
+    assert result.exit_code == 1
+    assert said in " ".join(result.output.split())
+
+
+def test_the_command_prints_a_table_and_goes_on(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "SHA256", {})
+    words = ["bench", "--suite", "public", "--data", str(folder), "--agents", "random,default", "--seeds", "1"]
+    words += ["--jobs", "1", "--out", str(tmp_path / "out"), "--page", str(tmp_path / "PUBLIC.md")]
+    first = CliRunner().invoke(app, words)
+    assert first.exit_code == 0, first.output
+    assert "best fixed" in first.output
+    assert "10 runs" in first.output
+    assert (tmp_path / "PUBLIC.md").is_file()
+    assert "10 finished before" in CliRunner().invoke(app, words).output
