@@ -21,8 +21,9 @@ Found = Mapping[str, Mapping[str, Summary]]  # of each system, of each agent
 
 FOLDER = "results/real"  # of the tables, beside the page
 
-HEAD = f"""*Reference: what tuning brings on programs that run here, against their shipped defaults. Made from the runs that are
-checked in by `python -m rasp_lab.real page`; `make real` measures them again.*
+HEAD = f"""\
+*Reference: what tuning brings on programs that run here, against their shipped defaults. Made from the runs that
+are checked in by `python -m rasp_lab.real page`; `make real` measures them again.*
 
 Every step is one piece of work. All agents do it, one after another in random order, so that the machine's noise hits
 all alike. A ratio is an agent's cost as times the default's on the same work: below one is better. It is the geometric
