@@ -59,7 +59,7 @@ def listing() -> str:
     found = [(page, o) for page, origins in origin.load().items() for o in origins]
     for page, o in sorted(found, key=lambda item: (not item[1].is_older(today), item[1].day)):
         state = "older" if o.is_older(today) else "today's"
-        lines.append(f"{state:8}{page:16}{o.day}  {o.commit:9}{o.version:7}{o.engine:14}{o.what}".rstrip())
+        lines.append(f"{state:8}{page:16}{o.day}  {o.commit:9}{o.version:12}{o.engine:14}{o.what}".rstrip())
     return "\n".join(lines)
 
 
