@@ -24,7 +24,7 @@ help: ## list the targets
 
 setup: $(READY) ## install everything into .venv (about 2 GB)
 
-setup-core: $(CORE) ## install what a change of space/, core/ or engine/ needs into .venv (under 300 MB)
+setup-core: $(CORE) ## install what a change of space/ or engine/ needs into .venv (under 300 MB)
 
 $(VENV): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("rasp-tuner needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
@@ -71,8 +71,9 @@ test: $(READY) ## what a developer needs, in five minutes on two cores; warnings
 test-core: ## tests of space/ and engine/, for which `make setup-core` is enough
 	$(PYTEST) -m "not slow" tests/engine tests/property/test_space_laws.py tests/test_space.py tests/test_knobs.py
 
-test-all: test ## also the rest: laboratory, Ray, browsers, PostgreSQL, peers, theory, reliability, sanitizers
-	$(PYTEST) -m slow
+# One run of all tests: every worker imports what it needs once, and waits of one test are another one's time.
+test-all: $(READY) ## every test: also laboratory, Ray, browsers, PostgreSQL, peers, theory, reliability, sanitizers
+	$(PYTEST)
 
 coverage: $(READY) ## how much of src/rasp_tuner the tests of `make test` run; fails below the floor in pyproject.toml
 	$(PYTEST) -m "not slow" --cov --cov-report=term:skip-covered

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidValue, Metric, Tuner, presets
-from rasp_tuner.core import snapshot
 from rasp_tuner.engine.gp.family import MOST_ROWS
 from rasp_tuner.engine.kernel import native
+from rasp_tuner.files import snapshot
 from rasp_tuner.privacy import ContextShield
 
 SMOOTH = {"x": Float(0, 1), "y": Float(0, 1)}

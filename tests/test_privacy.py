@@ -19,7 +19,7 @@ from rasp_tuner import (
     SnapshotError,
     Tuner,
 )
-from rasp_tuner.core import snapshot
+from rasp_tuner.files import snapshot
 from rasp_tuner.privacy import epsilon_of, rho_of
 
 KEY = "a key of more than sixteen bytes"

@@ -32,8 +32,9 @@ from rasp_tuner import (
     Tuner,
     Weekday,
 )
-from rasp_tuner.core import snapshot, step_record
-from rasp_tuner.core.step_record import LONGEST_CONTEXT, MOST_STEPS, StepRecord
+from rasp_tuner.files import snapshot
+from rasp_tuner.records import step_record
+from rasp_tuner.records.step_record import LONGEST_CONTEXT, MOST_STEPS, StepRecord
 
 SPACE = {
     "rate": Float(0.0, 1.0),

@@ -14,8 +14,16 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 ENGINE = ROOT / "src" / "rasp_tuner" / "engine"
-CORE = ROOT / "src" / "rasp_tuner" / "core"
-SHARED = [CORE / name for name in ("common_constants.py", "context_bounds.py", "context_metric.py", "trusted_range.py")]
+PACKAGE = ROOT / "src" / "rasp_tuner"
+SHARED = [
+    PACKAGE / name
+    for name in (
+        "base/common_constants.py",
+        "contexts/context_bounds.py",
+        "contexts/context_metric.py",
+        "base/trusted_range.py",
+    )
+]
 PAGE = ROOT / "docs" / "ENGINE_CONSTANTS.md"
 PRIORS = "PRIORS"  # of gp/model.py: a dict of prior medians and deviations, each of which is a constant
 EXTREME = 1e5  # and its inverse: a number beyond only keeps arithmetic finite, or files sane
@@ -111,7 +119,7 @@ MOVED = ROOT / "src" / "rasp_lab" / "data" / "factor_of_two.json"  # what rasp_l
 
 
 class Constant(NamedTuple):
-    file: str  # relative to the engine, or core/...
+    file: str  # relative to the engine, or to the package
     name: str
     value: str  # as written
     bounds: str  # what its comment says; empty without one
@@ -122,7 +130,7 @@ def constants(folder: Path = ENGINE) -> list[Constant]:
     files = sorted(folder.rglob("*.py"), key=lambda file: (len(file.relative_to(folder).parts), file))
     own = [found for file in files for found in _of_file(file, file.relative_to(folder).as_posix())]
     shared = SHARED if folder == ENGINE else []
-    return [*own, *(found for file in shared for found in _of_file(file, f"core/{file.name}"))]
+    return [*own, *(found for file in shared for found in _of_file(file, file.relative_to(PACKAGE).as_posix()))]
 
 
 def page(found: list[Constant]) -> str:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from rasp_tuner import presets
 from rasp_tuner.contexts import Category, Flag, Name, Number, TimeOfDay, Weekday, now
-from rasp_tuner.core.versus_default import Gain, VersusDefault
 from rasp_tuner.errors import (
     AlreadyAnswered,
     BudgetSpent,
@@ -18,13 +17,14 @@ from rasp_tuner.errors import (
     SnapshotFileError,
     UnknownSuggestion,
 )
+from rasp_tuner.gain.versus_default import Gain, VersusDefault
 from rasp_tuner.logs import LogReport
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
 from rasp_tuner.report.looks import Looks
 from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.types import Explanation, Margin, Metric, Return, Suggestion
+from rasp_tuner.types import Explanation, Margin, Metric, Revisit, Suggestion
 from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ __all__ = [
     "Preset",
     "PrivacyBudget",
     "RaspError",
-    "Return",
+    "Revisit",
     "SnapshotError",
     "SnapshotFileError",
     "Suggestion",

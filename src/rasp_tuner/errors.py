@@ -41,10 +41,6 @@ class BudgetSpent(RaspError, RuntimeError):
     """To keep another context would give away more than the privacy budget allows: nothing was learned."""
 
 
-class BrokenAssumption(RaspError, ValueError):
-    """A theorem was asked for a bound outside its assumptions: there is none."""
-
-
 class TuningStopped(RaspError, RuntimeError):
     """`rasp tune` or `rasp watch` cannot go on; what was measured is kept. The message says what to do."""
 

@@ -28,12 +28,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rasp_tuner.base.checks import BLANKS, number, show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts import Category, ContextKind, Name
-from rasp_tuner.core.checks import BLANKS, number, show
-from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder
-from rasp_tuner.core.csv_file import read_csv
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files.csv_file import read_csv
 from rasp_tuner.space import Auto, Categorical, Float, Knob, Space
 
 Missing = Literal["refuse", "drop", "median"]
@@ -59,7 +59,7 @@ class LogReport:
 
 
 @dataclass(slots=True)
-class Sample:
+class LogRecord:
     """One record, checked; `context` may have gaps (NaN) until they are filled."""
 
     at: float  # zero where no time is given
@@ -84,11 +84,11 @@ class _Lacks(InvalidValue):
 
 def samples(
     source: Source, space: Space, encoder: ContextEncoder, metrics: Sequence[str], missing: str, time: str | None
-) -> tuple[list[Sample], LogReport]:
+) -> tuple[list[LogRecord], LogReport]:
     """The samples in their order, and the report."""
     if missing not in RULES:
         raise InvalidValue(f"missing must be one of {list(RULES)}, got {show(missing)}")
-    found: list[Sample] = []
+    found: list[LogRecord] = []
     why: Counter[str] = Counter()
     for i, record in enumerate(_records(source, space, encoder, metrics, time)):
         try:
@@ -99,7 +99,7 @@ def samples(
                 raise InvalidValue(f"record {i}: {lack}{hint}") from None
             why[lack.reason] += 1
     imputed = _fill(found, encoder)
-    found.sort(key=Sample.place)
+    found.sort(key=LogRecord.place)
     order = "their fingerprints" if time is None else f"the field {time!r}"
     return found, LogReport(len(found), sum(why.values()), imputed, order, dict(why))
 
@@ -184,7 +184,7 @@ def _sample(
     metrics: Sequence[str],
     time: str | None,
     gaps: bool,
-) -> Sample:
+) -> LogRecord:
     if not isinstance(record, Mapping):
         raise InvalidValue(f"each record must be a mapping with context, params and metrics, got {show(record)}")
     names = encoder.names or range(encoder.dim)
@@ -206,7 +206,7 @@ def _sample(
         raise _Lacks(str(reason), "an illegal value") from None
     seen += 0.0  # no -0.0: equal values, equal fingerprints
     seen[[i for feature, gap in zip(encoder.features, empty, strict=True) if gap for i in feature]] = np.nan
-    return Sample(0.0 if time is None else _moment(time, record.get(time)), seen, point, params, results)
+    return LogRecord(0.0 if time is None else _moment(time, record.get(time)), seen, point, params, results)
 
 
 def _values(
@@ -266,7 +266,7 @@ def _moment(field: str, value: Any) -> float:
         raise _Lacks(str(reason), "an illegal value") from None
 
 
-def _fill(found: list[Sample], encoder: ContextEncoder) -> int:
+def _fill(found: list[LogRecord], encoder: ContextEncoder) -> int:
     """Put medians into the gaps of contexts; how many gaps there were."""
     if not found or not encoder.dim:
         return 0

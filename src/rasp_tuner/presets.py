@@ -2,13 +2,13 @@
 
 from typing import get_args
 
-from rasp_tuner.core import preset as _preset
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.preset import Preset as Preset
-from rasp_tuner.core.preset import Setting, named, resolved
+from rasp_tuner.base.checks import show
 from rasp_tuner.engine.preset import DEFAULT as DEFAULT
 from rasp_tuner.engine.preset import KIND as _DEFAULT_KIND
 from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.optimizer import preset as _preset
+from rasp_tuner.optimizer.preset import Preset as Preset
+from rasp_tuner.optimizer.preset import Setting, named, resolved
 from rasp_tuner.types import Goal
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.base.checks import number, show, whole
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.threads import one_thread
 from rasp_tuner.contexts import ContextKind, Number
-from rasp_tuner.core.checks import number, show, whole
-from rasp_tuner.core.context_encoder import RawContext, Schema, context_encoder
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.threads import one_thread
+from rasp_tuner.contexts.context_encoder import RawContext, Schema, context_encoder
 from rasp_tuner.errors import BudgetSpent, InvalidSpace, SnapshotError
 
 SHORTEST_KEY = 16  # bytes

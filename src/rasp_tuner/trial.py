@@ -48,7 +48,7 @@ class AsyncAnswers(Protocol):
     async def should_stop(self, id: str, partial: Mapping[str, float]) -> bool: ...
 
 
-class Outcome(NamedTuple):
+class BlockOutcome(NamedTuple):
     """What a block came to."""
 
     metrics: dict[str, float] | None  # None: it failed
@@ -109,20 +109,20 @@ class Block:
             raise InvalidValue("a trial begins with its block: with tuner.trial(context) as t: ...")
         return self._suggestion
 
-    def _outcome(self, error: BaseException | None) -> Outcome | None:
+    def _outcome(self, error: BaseException | None) -> BlockOutcome | None:
         """What to tell; None after Ctrl-C, for nobody knows what would have come of it."""
         if isinstance(error, Exception):
-            return Outcome(None, f"{type(error).__name__}: {error}")
+            return BlockOutcome(None, f"{type(error).__name__}: {error}")
         if error is not None:
             return None
         if self._partial is not None:
-            return Outcome({**(self._metrics or {}), **self._partial}, stopped=True)
+            return BlockOutcome({**(self._metrics or {}), **self._partial}, stopped=True)
         if self._metrics is None:
             raise InvalidValue(
                 f"the block of trial {self.id!r} reported nothing: call t.report(p99_ms=...) in it, or answer later"
                 f" with tuner.tell({self.id!r}, ...)"
             )
-        return Outcome(self._metrics)
+        return BlockOutcome(self._metrics)
 
 
 class Trial(Block):

@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import show, whole
-from rasp_tuner.core.context_encoder import Schema, context_encoder
-from rasp_tuner.core.ledger import Answered, Ledger, Pending
-from rasp_tuner.core.lineage import Lineage
-from rasp_tuner.core.metric_table import beside_control, checked_metrics, near_level
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, Proposal
-from rasp_tuner.core.savings import HELD_OUT, MOST_HELD_OUT, Draw, Drawn, SavingsLedger, checked_holdout
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
-from rasp_tuner.core.step_record import NOBODY, StepRecord
-from rasp_tuner.core.threads import methods_on_one_thread, one_thread, unguarded
-from rasp_tuner.core.versus_default import NORMAL_90, ForecastLedger, StepForecast, believed_deviation
+from rasp_tuner.base.checks import show, whole
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, broken, checked, under
+from rasp_tuner.base.threads import methods_on_one_thread, one_thread, unguarded
+from rasp_tuner.contexts.context_encoder import Schema, context_encoder
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
+from rasp_tuner.files import snapshot
+from rasp_tuner.gain.savings import HELD_OUT, MOST_HELD_OUT, Draw, Drawn, SavingsLedger, checked_holdout
+from rasp_tuner.gain.versus_default import NORMAL_90, ForecastLedger, StepForecast, believed_deviation
 from rasp_tuner.logs import LogReport, Missing, Source, samples
+from rasp_tuner.optimizer.metric_table import beside_control, checked_metrics, near_level
+from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Expected, Proposal
 from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, named, with_options
 from rasp_tuner.privacy import ContextShield
+from rasp_tuner.records.ledger import Answered, Ledger, Pending
+from rasp_tuner.records.lineage import Lineage
+from rasp_tuner.records.step_record import NOT_ASKED, StepRecord
 from rasp_tuner.space import Knob, MaxChange, Params, Space
 from rasp_tuner.space.max_change import Given as MaxChangeGiven
 from rasp_tuner.trial import Trial
@@ -563,7 +563,7 @@ class Tuner(TunerView):
         stopped: bool = False,
     ) -> None:
         """Put a sample that was learned on record."""
-        asked = NOBODY if id is None else int(id[1:])
+        asked = NOT_ASKED if id is None else int(id[1:])
         self._record.add(self._lineage.total, asked, context, point, metrics, stopped)
         self._lineage.add(context, point, metrics)
 

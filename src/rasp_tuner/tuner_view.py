@@ -10,34 +10,35 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rasp_tuner import context_report
+from rasp_tuner.base.checks import number, show, whole
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.threads import methods_on_one_thread
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
-from rasp_tuner.core import notebook, snapshot
-from rasp_tuner.core.checks import number, show, whole
-from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder, RawContext
-from rasp_tuner.core.context_metric import filled
-from rasp_tuner.core.ledger import Ledger, Pending
-from rasp_tuner.core.lineage import Lineage
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Expected, Optimizer
-from rasp_tuner.core.savings import HELD_OUT, SavingsLedger
-from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
-from rasp_tuner.core.threads import methods_on_one_thread
-from rasp_tuner.core.versus_default import ForecastLedger, Gain, StepGain, VersusDefault
+from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder, RawContext
+from rasp_tuner.contexts.context_metric import filled
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files import snapshot
+from rasp_tuner.gain.savings import HELD_OUT, SavingsLedger
+from rasp_tuner.gain.versus_default import ForecastLedger, Gain, StepGain, VersusDefault
+from rasp_tuner.optimizer.optimizer import Expected, Optimizer
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
+from rasp_tuner.records.ledger import Ledger, Pending
+from rasp_tuner.records.lineage import Lineage
+from rasp_tuner.records.step_record import MOST_STEPS, StepRecord
+from rasp_tuner.report import notebook
 from rasp_tuner.report.history import History
-from rasp_tuner.report.looks import LATEST_STEPS, Looks, looks_of
+from rasp_tuner.report.looks import LOOKED_AT_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.types import KEPT, Budget, Explanation, Margin, Return, Slots, Suggestion, Why
+from rasp_tuner.types import LIMIT_KEPT, Budget, Explanation, Margin, Revisit, Slots, Suggestion, Why
 from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
     from rasp_tuner.policy.report import PolicyReport
-    from rasp_tuner.report.seen import SeenBefore
-    from rasp_tuner.report.situation_gains import Belief, SituationGain
+    from rasp_tuner.report.situation_gains import SituationGain, SituationOracle
+    from rasp_tuner.report.visits_on_record import SeenBefore
 
 Context = RawContext
 SCREENED_CONTEXTS = 40  # different ones of which is told what would be lost without them
@@ -172,11 +173,11 @@ class TunerView:
         ]
         return situation_gains(self._belief(), found, decoded) if found and self._lineage.total else []
 
-    def _belief(self) -> "Belief":
-        from rasp_tuner.report.situation_gains import Belief
+    def _belief(self) -> "SituationOracle":
+        from rasp_tuner.report.situation_gains import SituationOracle
 
         metrics = self._optimizer.metrics
-        return Belief(
+        return SituationOracle(
             self._recommended,
             self._levels,
             self._optimizer.model.better,
@@ -234,7 +235,7 @@ class TunerView:
 
         None before the first answer, and under preset "paper".
         """
-        latest = self._ledger.latest_sources(LATEST_STEPS)
+        latest = self._ledger.latest_sources(LOOKED_AT_STEPS)
         return looks_of(latest) if latest and self._preset.name == "default" else None
 
     def _weights(self) -> dict[str, float]:
@@ -365,7 +366,9 @@ class TunerView:
             situations = [export.given_situation(fields, seen, context) for seen, context in given]
         else:
             decode, known = self._names(texts).decode, {name: set(own) for name, own in (texts or {}).items()}
-            kept = [] if isinstance(self._encoder, ContextShield) else self._contexts_on_record(export.MOST_CONTEXTS)
+            kept = (
+                [] if isinstance(self._encoder, ContextShield) else self._contexts_on_record(export.MOST_TREE_CONTEXTS)
+            )
             situations = [export.seen_situation(fields, seen, decode(seen), known) for seen in kept]
         parts = (self._space, self._default, self._optimizer, self._recommended, fields, self._lineage.total)
         report = export.policy_of(export.Source(*parts), situations, most)
@@ -472,7 +475,7 @@ class TunerView:
             [*notes, *(str(one) for one in (budget, self.versus_default(), self.looks()) if one is not None)],
         )
 
-    def _seen(self, id: str) -> Return | None:
+    def _seen(self, id: str) -> Revisit | None:
         """Whether the situation of a suggestion was seen before."""
         before = self._visited()
         if before is None:
@@ -486,7 +489,10 @@ class TunerView:
 
     def _visited(self) -> "SeenBefore | None":
         """The visits on record up to now; None where contexts are not kept."""
-        from rasp_tuner.report.seen import SeenBefore, Valued  # few programs ask: the others start without it
+        from rasp_tuner.report.visits_on_record import (  # few programs ask: the others start without it
+            SeenBefore,
+            Valued,
+        )
 
         if not self._record.keeps_context:
             return None
@@ -537,7 +543,7 @@ class TunerView:
             if expected is None or expected.mean >= least:
                 continue
             better, margins = self._optimizer.model.better(seen, point), self._optimizer.margins(seen, point)
-            if better is not None and better >= PROVEN and all(one.kept >= KEPT for one in margins.values()):
+            if better is not None and better >= PROVEN and all(one.kept >= LIMIT_KEPT for one in margins.values()):
                 best, least = point, expected.mean
         return best
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rasp_tuner.core.checks import printable
-from rasp_tuner.core.optimizer import Expected
-from rasp_tuner.report.words import number_words, settings_words
+from rasp_tuner.base.checks import printable
+from rasp_tuner.optimizer.optimizer import Expected
+from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.types import Margin
 

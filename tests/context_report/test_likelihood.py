@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner.context_report import likelihood
-from rasp_tuner.core.distance import pairwise_squares
+from rasp_tuner.contexts.distance import pairwise_squares
 
 
 def direct(K, noise, y):

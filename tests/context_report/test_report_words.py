@@ -9,7 +9,7 @@ from rasp_tuner.context_report import report as context_report
 from rasp_tuner.context_report import screen
 from rasp_tuner.context_report.report import memory_of
 from rasp_tuner.context_report.shifts import distances, reduced
-from rasp_tuner.core.context_encoder import context_encoder
+from rasp_tuner.contexts.context_encoder import context_encoder
 from rasp_tuner.errors import InvalidValue
 
 

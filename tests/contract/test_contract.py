@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Float, Tuner, presets
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.step_record import MOST_STEPS
+from rasp_tuner.files import snapshot
+from rasp_tuner.records.step_record import MOST_STEPS
 
 PRESETS = presets.NAMES
 

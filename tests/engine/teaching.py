@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rasp_tuner.engine.family import Trial
+from rasp_tuner.engine.family import RunOutcome
 
 
 def teach(family, point, context, losses, failed=False, weights=None):
@@ -10,4 +10,4 @@ def teach(family, point, context, losses, failed=False, weights=None):
     belief = family.believe(context) if family.samples else None
     y = float(losses @ (np.ones(len(losses)) if weights is None else weights))
     forecast = belief.forecast(point, y) if family.samples >= 2 else None
-    family.learn(Trial(point, context, losses, failed), belief, forecast)
+    family.learn(RunOutcome(point, context, losses, failed), belief, forecast)

@@ -5,8 +5,8 @@ import pytest
 
 from rasp_tuner import Categorical, Float, Tuner
 from rasp_tuner.engine.budget import START_STEPS
-from rasp_tuner.engine.family import Prices, Trial
-from rasp_tuner.engine.gp.bill import Bill
+from rasp_tuner.engine.family import Prices, RunOutcome
+from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.family import GpFamily
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.space import Space
@@ -23,7 +23,7 @@ def taught(runs=40):
     for t in range(runs):
         point = space.to_unit(DEFAULT) if t % 4 == 0 else space.snap(rng.random(2))
         context = np.array([float(t // 5 % 2)])
-        family.learn(Trial(point, context, point.sum() + 0.1 * rng.normal(size=1), False, point), None, None)
+        family.learn(RunOutcome(point, context, point.sum() + 0.1 * rng.normal(size=1), False, point), None, None)
     return family
 
 
@@ -35,7 +35,7 @@ def test_a_bill_of_the_latest_row_is_as_sure_as_the_belief_in_its_context(runs):
     row, default = int(state["times"].argmax()), fit.knobs.default
     own = np.zeros(len(state["points"]))
     own[row] = 7.0
-    bill = Bill(fit, own, PRICES)
+    bill = HindsightBill(fit, own, PRICES)
     there = ContextPosterior(fit, state["contexts"][row], state["times"][row])
     mean, covariance = there.joint(np.stack([state["points"][row], default]))
     gap, variance = mean[0] - mean[1], covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1]
@@ -48,7 +48,7 @@ def test_a_bill_of_the_latest_row_is_as_sure_as_the_belief_in_its_context(runs):
 def test_runs_of_the_default_cost_nothing_and_surely_so():
     family = taught()
     default = (family.state()["points"] == family._fit.knobs.default).all(axis=1)
-    bill = Bill(family._fit, np.where(default, 10.0, 0.0), PRICES)
+    bill = HindsightBill(family._fit, np.where(default, 10.0, 0.0), PRICES)
     assert (bill.spent, bill.earned) == (pytest.approx(0.0, abs=1e-9), pytest.approx(0.0, abs=1e-9))
     assert bill.variance == pytest.approx(0.0, abs=1e-8)
 

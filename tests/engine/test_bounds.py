@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from rasp_tuner.core.common_constants import FADING_SAMPLES
-from rasp_tuner.core.context_bounds import ContextBounds
-from rasp_tuner.core.trusted_range import TrustedRange
+from rasp_tuner.base.common_constants import FADING_SAMPLES
+from rasp_tuner.base.trusted_range import TrustedRange
+from rasp_tuner.contexts.context_bounds import ContextBounds
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, observe_extreme, says_nothing

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Tuner
-from rasp_tuner.core import snapshot
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
+from rasp_tuner.files import snapshot
 
 TWO = {"x": Float(0.0, 1.0, digits=12), "y": Float(0.0, 1.0, digits=12)}  # fewer digits hide small changes
 MIXED = {"n": Int(1, 9), "x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c"])}

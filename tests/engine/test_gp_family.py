@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, Tuner
-from rasp_tuner.engine.family import Trial
+from rasp_tuner.engine.family import RunOutcome
 from rasp_tuner.engine.gp.family import MOST_ROWS, GpFamily
 from rasp_tuner.space import Space
 
@@ -110,7 +110,7 @@ def test_a_fit_that_takes_over_from_the_last_has_the_bits_of_one_made_anew(dimen
         point = space.snap(rng.random(3) if t % 3 else np.array([0.0, 0.5, 0.5]))
         context = rng.normal(size=dimensions) if t % 5 else np.zeros(dimensions)
         before = family._fit
-        family.learn(Trial(point, context, rng.normal(size=1), t % 17 == 16), None, None)
+        family.learn(RunOutcome(point, context, rng.normal(size=1), t % 17 == 16), None, None)
         took_over += before is not None and family._fit.theta is before.theta
         if t % 4 == 3 or t > 2 * MOST_ROWS - 40:
             again = GpFamily(layout, dimensions, 1, 0)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Bool, Categorical, Float, Int
-from rasp_tuner.core.context_metric import ContextMetric
+from rasp_tuner.contexts.context_metric import ContextMetric
 from rasp_tuner.engine.family import Prices
 from rasp_tuner.engine.gp import knobs as knobs_module
 from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.belief import GpBelief
-from rasp_tuner.engine.gp.bill import Bill
+from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
     LEVEL_VARIANCE,
@@ -19,8 +19,8 @@ from rasp_tuner.engine.gp.model import (
     S2,
     Climb,
     Fit,
-    Prior,
     Rows,
+    ThetaPrior,
     Weights,
     climbed,
     covariance,
@@ -74,7 +74,7 @@ class World(NamedTuple):
     trust: np.ndarray
     times: np.ndarray
     theta: np.ndarray
-    prior: Prior
+    prior: ThetaPrior
 
     def rows(self, knobs: Knobs) -> Rows:
         return Rows(
@@ -110,7 +110,7 @@ def world(request, monkeypatch):
     compiled = Knobs(layout)
     monkeypatch.setattr(knobs_module, "ready", lambda: False)
     arrays = Knobs(layout)
-    n, prior = int(rng.integers(5, 30)), Prior.of(compiled.dim, context_dim)
+    n, prior = int(rng.integers(5, 30)), ThetaPrior.of(compiled.dim, context_dim)
     points = arrays.lawful(snapped(arrays, rng.random((n, arrays.dim))))
     points[0], points[-1] = arrays.default, points[1]
     return World(
@@ -237,7 +237,7 @@ def test_a_rule_that_fails_is_not_swallowed(monkeypatch):
     """Compiled code asks for the rules of the space, and cannot pass on what they raise."""
     space = Space({"a": Int(0, 9), "b": Int(0, 9)}, constraints=["a + b <= 12"])
     knobs = Knobs(space.layout(space.default))
-    prior, points = Prior.of(2, 0), snapped(knobs, np.random.default_rng(0).random((6, 2)))
+    prior, points = ThetaPrior.of(2, 0), snapped(knobs, np.random.default_rng(0).random((6, 2)))
     rows = Rows(points, knobs.features(points), np.zeros((6, 0)), np.arange(6.0), *np.ones((2, 6)), np.arange(6.0))
     fit = fit_of(knobs, rows, ContextMetric.of(np.zeros((6, 0)), 6), prior.mean, LEVEL_VARIANCE)
     here = ContextPosterior(fit, np.zeros(0), 7.0)
@@ -254,7 +254,7 @@ def test_a_long_context_has_room(world, monkeypatch):
     long, asked, lent = 300, [], native_gp.scratch
     monkeypatch.setattr(native_gp, "scratch", lambda size: asked.append(size) or lent(size))
     n = len(world.y)
-    theta = Prior.of(world.compiled.dim, long).mean
+    theta = ThetaPrior.of(world.compiled.dim, long).mean
     longer = world._replace(contexts=np.random.default_rng(2).normal(size=(n, long)), theta=theta)
     one_pass(longer, native_pass, world.compiled, NOISE_FACTORS[:1], climbs=False)
     assert asked[-1] >= 7 * n * n + n * long
@@ -264,7 +264,7 @@ def test_a_long_context_has_room(world, monkeypatch):
 def test_bills_agree(world, is_log):
     prices, own = Prices(is_log, True, 2.0, 1e-300, 10.0, 3.0), np.arange(len(world.y)) % 4.0
     one, other = world.here(world.compiled), world.here(world.arrays)
-    bill, also = Bill(one.fit, own, prices), Bill(other.fit, own, prices)
+    bill, also = HindsightBill(one.fit, own, prices), HindsightBill(other.fit, own, prices)
     for name in ("spent", "earned", "variance"):
         assert getattr(bill, name) == pytest.approx(getattr(also, name), rel=1e-5, abs=1e-6)
     assert bill.spent + bill.earned > 0.0

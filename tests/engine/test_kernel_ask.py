@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rasp_tuner.engine.kernel import choose as choosing
-from rasp_tuner.engine.kernel.belief import Belief, shapes
+from rasp_tuner.engine.kernel.belief import SlotBelief, shapes
 from rasp_tuner.engine.kernel.believe import believe, box, minimisers
 from rasp_tuner.engine.kernel.choose import FIRST, best, candidates, choose
 from rasp_tuner.engine.kernel.pooled_prior import prior
@@ -74,7 +74,7 @@ def answers(dims: Dims, state: State, default: Any, asked: dict[str, Any]) -> di
     return said | {"best": best(dims, state, belief, default)}
 
 
-def asked_of(dims: Dims, steps: list[int], seed: int = 0) -> tuple[State, np.ndarray, dict[str, Any], Belief]:
+def asked_of(dims: Dims, steps: list[int], seed: int = 0) -> tuple[State, np.ndarray, dict[str, Any], SlotBelief]:
     """Tuners, their default, questions, and what they believe."""
     state, asked = tuners(dims, steps, seed), questions(dims, len(steps), seed)
     default = np.random.default_rng(seed).uniform(0.2, 0.8, size=dims.knobs)

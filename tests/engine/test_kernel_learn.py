@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner.engine.kernel import convert, learn, memory, moving, outliers, pooled_prior
-from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.belief import shapes as belief_shapes
 from rasp_tuner.engine.kernel.masks import batch_progress
 from rasp_tuner.engine.kernel.state import SLOTS, Dims, E, L, State, blank
@@ -37,7 +37,7 @@ def belief_of(dims, state, rng):
     arrays["x"][:, 0] = 1.0
     arrays["kernels"] *= np.arange(dims.rows) < state.count[0]
     logs = rng.normal(size=(1, E)) - 8.0 * (rng.random() < 0.1)
-    return Belief(**arrays), logs
+    return SlotBelief(**arrays), logs
 
 
 def step(dims, states, seeds):
@@ -50,10 +50,12 @@ def step(dims, states, seeds):
         parts.append((belief, point[None], context[None], losses[None], np.array([failed]), logs))
     beliefs, *others = zip(*parts, strict=True)
     joined = {
-        f.name: np.concatenate([getattr(one, f.name) for one in beliefs]) for f in fields(Belief) if f.name != "experts"
+        f.name: np.concatenate([getattr(one, f.name) for one in beliefs])
+        for f in fields(SlotBelief)
+        if f.name != "experts"
     }
     points, contexts, losses, failed, logs = (np.concatenate(arrays) for arrays in others)
-    return Belief(**joined), np.full(dims.knobs, 0.5), points, contexts, losses, failed, logs
+    return SlotBelief(**joined), np.full(dims.knobs, 0.5), points, contexts, losses, failed, logs
 
 
 def copied(state):

@@ -54,7 +54,7 @@ def test_compiled_answers_are_those_of_the_arrays(d: int, c: int, k: int):
     dims, size, rng = Dims(d, c, k), 3, np.random.default_rng(5)
     default, alike = default_of(dims), []
 
-    def look(state: State, belief: beliefs.Belief, contexts: np.ndarray, points: np.ndarray, y: np.ndarray) -> None:
+    def look(state: State, belief: beliefs.SlotBelief, contexts: np.ndarray, points: np.ndarray, y: np.ndarray) -> None:
         got = NativeBatch(dims, default, state).believe(contexts)
         for name in beliefs.shapes(dims):
             assert np.isfinite(getattr(got, name)).all(), name

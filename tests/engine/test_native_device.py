@@ -9,7 +9,7 @@ import pytest
 
 from rasp_tuner.engine.kernel import gpu_compile
 from rasp_tuner.engine.kernel.build import SOURCES
-from rasp_tuner.engine.kernel.gpu_compile import CompileError, Part, image
+from rasp_tuner.engine.kernel.gpu_compile import CompiledPart, CompileError, image
 from rasp_tuner.engine.kernel.state import Dims
 
 CPP = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
@@ -79,7 +79,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
 
 
 def test_an_image_is_compiled_once_for_each_size_and_gpu(compiled: list[list[str]]):
-    part = Part(0, 32, 100)
+    part = CompiledPart(0, 32, 100)
     first = image(DIMS, part, 32, (9, 0), "13.0")
     assert image(DIMS, part, 32, (9, 0), "13.0") == first
     assert len(compiled) == 1
@@ -95,11 +95,11 @@ def test_without_a_folder_to_write_to_an_image_is_compiled_every_time(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     for _ in range(2):
-        image(DIMS, Part(0, 32, 100), 32, (9, 0), "13.0")
+        image(DIMS, CompiledPart(0, 32, 100), 32, (9, 0), "13.0")
     assert len(compiled) == 2
 
 
 def test_without_nvrtc_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(CompileError, match="no NVRTC for CUDA 99"):
-        image(DIMS, Part(0, 32, 100), 32, (9, 0), "99.0")
+        image(DIMS, CompiledPart(0, 32, 100), 32, (9, 0), "99.0")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
-from rasp_tuner.engine.kernel.belief import Belief, shapes
+from rasp_tuner.engine.kernel.belief import SlotBelief, shapes
 from rasp_tuner.engine.kernel.believe import MOVING_LOOK_EVERY_STEPS
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.draws import DrawKeys
@@ -109,7 +109,7 @@ def test_it_is_the_arrays_version(dims: Dims, steps: int) -> None:
         points = belief.choose(draws(dims, size, rng))[0]
         losses, failed = worlds.answers(points)
         logs = belief.forecast(points, (losses * state.weights).sum(axis=1))[2]
-        arrays, same = copied(state), Belief(**{name: getattr(belief, name).copy() for name in shapes(dims)})
+        arrays, same = copied(state), SlotBelief(**{name: getattr(belief, name).copy() for name in shapes(dims)})
         belief.learn(points, contexts, losses, failed, logs)
         if (
             step < 50 or step % MOVING_LOOK_EVERY_STEPS >= MOVING_LOOK_EVERY_STEPS - 2

@@ -3,7 +3,7 @@ import pytest
 from teaching import teach
 
 from rasp_tuner import Float, Tuner
-from rasp_tuner.engine.kernel.outliers import Samples, early_outliers
+from rasp_tuner.engine.kernel.outliers import FirstSamples, early_outliers
 from rasp_tuner.engine.kernel.pooled_prior import OPTIMUM_VARIANCE
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
@@ -22,7 +22,7 @@ def found(u, y, may=ANY):
     """Which samples are false, and the curvature that the others have; beside a tuner that has three more."""
     n = len(y)
     location, unsure = np.zeros((2, 2)), np.full((2, 2), OPTIMUM_VARIANCE)
-    two = Samples(np.ones((2, n + 3, 2)), np.full((2, n + 3), np.inf), np.array([[n + 3], [n]]), location, unsure)
+    two = FirstSamples(np.ones((2, n + 3, 2)), np.full((2, n + 3), np.inf), np.array([[n + 3], [n]]), location, unsure)
     two.u[1, :n], two.y[0], two.y[1, :n] = u, np.arange(n + 3.0), y
     allowed = np.ones((2, n + 3), dtype=bool)
     allowed[1, :n] = may

@@ -3,9 +3,9 @@ import pytest
 from teaching import teach
 
 from rasp_tuner import Float, Tuner
-from rasp_tuner.core.common_constants import RECENT_STEPS
+from rasp_tuner.base.common_constants import RECENT_STEPS
 from rasp_tuner.engine.kernel import choose, memory, native, pooled_prior
-from rasp_tuner.engine.kernel.belief import Belief, shapes
+from rasp_tuner.engine.kernel.belief import SlotBelief, shapes
 from rasp_tuner.engine.kernel.believe import NARROW_WIDTH, box, minimisers
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.masks import ALL_ROWS
@@ -306,7 +306,7 @@ def test_noise_is_told_from_what_is_not_known_yet(noise, least, most):
 def worths(family, u):
     """[n] of one observation at u [n, 2]."""
     arrays, (low, high) = family.believe(np.zeros(1)).arrays, box(DEFAULT)
-    belief = Belief(**{name: getattr(arrays, name) for name in shapes(family.dims)})
+    belief = SlotBelief(**{name: getattr(arrays, name) for name in shapes(family.dims)})
     centres = choose._centres(belief, low, high)
     inside = (centres[:, :E] > low) & (centres[:, :E] < high)
     bowl = experts_of(family.dims, family.tuners, belief)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rasp_tuner import Metric
-from rasp_tuner.core.state_checks import Field
+from rasp_tuner.base.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import changes, leaps, observe_extreme, says_nothing

@@ -29,7 +29,7 @@ def shards_of(whole, count):
 
 @pytest.mark.parametrize("most", [512, 10])
 def test_the_prior_of_shards_is_that_of_the_whole_fleet_in_any_order(most, monkeypatch):
-    monkeypatch.setattr(priors, "MOST_TUNERS", most)
+    monkeypatch.setattr(priors, "MOST_PRIOR_TUNERS", most)
     whole = fleet(30, share=True)
     teach(whole, Worlds(30), 12)
     expected = priors.combine([Shard.summary(whole)])

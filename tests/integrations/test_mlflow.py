@@ -185,7 +185,7 @@ def test_a_server_that_never_answers_is_said_once_and_at_the_end(caplog):
 
 
 def test_what_waits_is_bounded(caplog, monkeypatch):
-    monkeypatch.setattr(import_module(ADAPTER), "MOST_WAITING", 5)
+    monkeypatch.setattr(import_module(ADAPTER), "MOST_STEPS_WAITING", 5)
     monkeypatch.setattr(
         import_module(ADAPTER).MlflowLogger, "_send_some", lambda _: (_ for _ in ()).throw(OSError("away"))
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rasp_lab.reliability.sanitizers import SANITIZERS, with_sanitizers
+from rasp_lab.reliability.sanitizers import SANITIZERS, sanitized, with_sanitizers
 from rasp_tuner.engine.kernel import build
 
 ROOT = Path(__file__).parents[2]
@@ -17,15 +17,22 @@ FAULTS = {
 }
 
 
-def test_the_compiled_code_keeps_to_its_memory_while_the_engine_runs():
-    command = [sys.executable, "-m", "rasp_lab.reliability.sanitizers"]
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """The C code with sanitizers: building it takes as long as one of these tests."""
+    return sanitized(tmp_path_factory.mktemp("sanitized"))
+
+
+def test_the_compiled_code_keeps_to_its_memory_while_the_engine_runs(library):
+    command = [sys.executable, "-m", "rasp_lab.reliability.sanitizers", "--library", library]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     assert " passed" in done.stdout
 
 
-def test_changed_files_do_no_harm_under_sanitizers():
-    command = [sys.executable, "-m", "rasp_lab.reliability.fuzz_files", "--sanitize", "--files", "60"]
+def test_changed_files_do_no_harm_under_sanitizers(library):
+    command = [sys.executable, "-m", "rasp_lab.reliability.fuzz_files", "--sanitize", "--library", library]
+    command += ["--files", "60"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rasp_tuner.paper import PromptMemory, PromptMoE
-from rasp_tuner.paper.surrogate import Batch
+from rasp_tuner.paper.surrogate import TrainingBatch
 
 DIM, CONTEXT, PROMPT = 3, 2, 4
 
@@ -146,7 +146,7 @@ def test_every_prompt_update_brings_the_prediction_nearer():
 
 def batch(seed=0, n=16):
     rng = np.random.default_rng(seed)
-    return Batch(
+    return TrainingBatch(
         rng.uniform(size=(n, DIM)), rng.normal(size=(n, CONTEXT)), rng.normal(size=(n, PROMPT)), rng.uniform(size=n)
     )
 
@@ -214,7 +214,7 @@ def test_an_interrupted_emergency_leaves_a_state_that_can_be_saved():
     moe = surrogate()
     with pytest.raises(RuntimeError):
         moe.update_full_emergency(
-            Batch(np.zeros((2, DIM)), np.zeros((2, CONTEXT)), np.zeros((2, PROMPT + 1)), np.zeros(2))
+            TrainingBatch(np.zeros((2, DIM)), np.zeros((2, CONTEXT)), np.zeros((2, PROMPT + 1)), np.zeros(2))
         )
     assert np.all(np.isfinite(moe.state()["expert1.w"]))
 
@@ -257,7 +257,7 @@ def test_the_callers_torch_settings_do_not_matter():
 def test_overflowing_gradients_leave_the_weights_alone():
     moe = surrogate()
     before = {name: weight.copy() for name, weight in moe.state().items()}
-    wild = Batch(np.zeros((2, DIM)), np.full((2, CONTEXT), 1e100), np.zeros((2, PROMPT)), np.zeros(2))
+    wild = TrainingBatch(np.zeros((2, DIM)), np.full((2, CONTEXT), 1e100), np.zeros((2, PROMPT)), np.zeros(2))
     moe.update_full_emergency(wild)
     for name, weight in moe.state().items():
         assert np.array_equal(weight, before[name]), name

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rasp_tuner import Metric
-from rasp_tuner.core.numerics import EPSILON, entropy, logistic, softmax
+from rasp_tuner.base.numerics import EPSILON, entropy, logistic, softmax
 from rasp_tuner.paper import RealErrorComposer, RunningEMA
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

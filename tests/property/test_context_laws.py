@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rasp_tuner import Category, Flag, Float, InvalidValue, Name, Number, TimeOfDay, Tuner, Weekday
 from rasp_tuner.contexts import kind_json, kind_of, value_json
-from rasp_tuner.core.context_encoder import KindEncoder, context_encoder
+from rasp_tuner.contexts.context_encoder import KindEncoder, context_encoder
 
 zones = st.sampled_from([None, UTC, timezone(timedelta(hours=-7, minutes=30))])
 moments = st.builds(

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rasp_tuner.core.distance import euclidean
+from rasp_tuner.contexts.distance import euclidean
 from rasp_tuner.paper import PromptMemory
 
 seeds = st.integers(0, 2**32 - 1)

@@ -15,7 +15,7 @@ import httpx
 from rasp_tuner.service.http.application import create_app
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.server import HttpServer, uvicorn_config
-from rasp_tuner.service.storage.store import LEASE_S, Store
+from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
 
@@ -100,7 +100,7 @@ def running(url, *, limits=None, exclusive=False, several=False, port=0, **setti
     listener.bind(("127.0.0.1", port))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     known = {"advertise": address} if several else {}
-    lease_s = settings.get("lease_s", LEASE_S)
+    lease_s = settings.get("lease_s", SERVER_LEASE_S)
     app = create_app(Store(url, exclusive=exclusive, lease_s=lease_s), limits=limits or Limits(), **known, **settings)
     config = uvicorn_config(app, log_level="critical", timeout_graceful_shutdown=2)
     keeper = app.service.keeper

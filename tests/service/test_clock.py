@@ -9,7 +9,7 @@ from serving import NoLog, definition, whole
 
 from rasp_tuner.service.storage.erasure import ErasureQuery, RecordFilter
 from rasp_tuner.service.study import study_snapshot
-from rasp_tuner.service.study.clock import latest_times
+from rasp_tuner.service.study.event_time import latest_times
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
 

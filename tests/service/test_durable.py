@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, running, steps, tell, view, wait_for, whole
 
 from rasp_tuner.service.storage.replay import load_study
-from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.store import Store, StoredStudy
 from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.storage.tables import events, snapshots
 from rasp_tuner.service.study import study_snapshot
@@ -74,7 +74,7 @@ def test_a_study_is_built_from_the_newest_sound_snapshot_and_the_tail(database):
     with store.writing() as connection:
         live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
         store.append(connection, [(live.id, event) for event in events])
-    row = StudyRow(live.id, "web", json.dumps(live.definition.to_wire()), 5.0)
+    row = StoredStudy(live.id, "web", json.dumps(live.definition.to_wire()), 5.0)
     built, base, _ = load_study(store, row)
     assert (whole(built), base) == (whole(live), 0)
     part = LiveStudy(live.id, live.definition, 5.0)

@@ -7,8 +7,15 @@ import stat
 import pytest
 import sqlalchemy as sa
 
+from rasp_tuner.service.data_folder_lock import (
+    FolderTaken,
+    database_lock,
+    folder_lock,
+    make_folder,
+    sqlite_file,
+    warn_if_open,
+)
 from rasp_tuner.service.doctor import examine
-from rasp_tuner.service.folder import FolderTaken, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
 from rasp_tuner.service.server import serve
 from rasp_tuner.service.storage.store import Store
 

@@ -18,7 +18,7 @@ from rasp_tuner import ExpiredSuggestion
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.erasure import ErasureQuery, Replay
 from rasp_tuner.service.storage.replay import load_study
-from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.store import Store, StoredStudy
 from rasp_tuner.service.storage.tables import events
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -353,7 +353,7 @@ def test_a_study_built_from_a_log_with_erased_records_goes_on(tmp_path):
     with store.writing() as connection:
         id = store.add_study(connection, "web", live.definition.to_wire(), 0.0)
         store.append(connection, [(id, event) for event in work.events])
-    built, *_ = load_study(store, StudyRow(id, "web", json.dumps(live.definition.to_wire()), 0.0))
+    built, *_ = load_study(store, StoredStudy(id, "web", json.dumps(live.definition.to_wire()), 0.0))
     assert whole(built)[:3] == whole(work.live)[:3]
     assert built.ask({"qps": 2.0}, 99.0) == work.live.ask({"qps": 2.0}, 99.0)
     store.close()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving import STUDY, NoLog, ask, running, steps, tell
 
-from rasp_tuner.core.regimes import MAX_SEGMENTS, RegimeTimeline
+from rasp_tuner.contexts.regimes import MAX_SEGMENTS, RegimeTimeline
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import LiveStudy

@@ -14,7 +14,7 @@ from rasp_tuner.service.server import ServeError, advertised_url, serve
 from rasp_tuner.service.storage.jobs import WriterJob
 from rasp_tuner.service.storage.lease_keeper import targets
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer, checked_url
-from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.store import Store, StoredStudy
 from rasp_tuner.service.storage.tables import events, servers, studies
 
 LONG_S = 600.0  # a lease that does not end, and is not renewed, during a test
@@ -312,10 +312,10 @@ def test_of_many_servers_one_gets_the_study(table):
 
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(find, many))
-    owners = [place for place in found if isinstance(place, StudyRow)]
+    owners = [place for place in found if isinstance(place, StoredStudy)]
     assert [row.epoch for row in owners] == [1]
     (owner,) = {place.id for place in found if isinstance(place, Peer)}
-    assert isinstance(found[[leases.id for leases in many].index(owner)], StudyRow)
+    assert isinstance(found[[leases.id for leases in many].index(owner)], StoredStudy)
     assert many[0].find("nothing") is None
 
 
@@ -324,7 +324,7 @@ def test_a_study_is_taken_once_the_lease_of_its_owner_is_over(table):
     first, second = server(0.6), server()
     row = first.find("web")
     assert isinstance(second.find("web"), Peer)
-    wait_for(lambda: isinstance(second.find("web"), StudyRow), "the end of the lease")
+    wait_for(lambda: isinstance(second.find("web"), StoredStudy), "the end of the lease")
     first.renew()
     assert first.holds
     with store.writing() as connection:

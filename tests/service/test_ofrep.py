@@ -10,7 +10,7 @@ from ofrep_calls import HOST, error, evaluate, evaluate_all, track
 from serving import STUDY, running, steps, view, wait_for
 from test_durable import break_commits
 
-from rasp_tuner.core.flags import MOST_LEASES, readings
+from rasp_tuner.feature_flags import MOST_LEASES, readings
 from rasp_tuner.service.auth import create_key
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store, sqlite_url

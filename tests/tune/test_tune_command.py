@@ -9,7 +9,7 @@ from tune_running import AWK, OPTIONS, entries, rasp
 
 from rasp_tuner import Categorical, Int, Tuner
 from rasp_tuner.errors import InvalidSpace, TuningStopped
-from rasp_tuner.tune import Limits, build_study, run_study, tune
+from rasp_tuner.tune import StopRules, build_study, run_study, tune
 
 PARABOLA = {"name": "p", "knobs": {"x": "int:0..20"}, "default": {"x": 15}, "metrics": {"loss": "min=regex:^[0-9.]+"}}
 
@@ -19,7 +19,7 @@ def study(**changes):
 
 
 def run(folder, steps, final=0, **changes):
-    return run_study(study(**changes), Limits(steps, None, final), folder)
+    return run_study(study(**changes), StopRules(steps, None, final), folder)
 
 
 def test_from_nothing_to_a_verdict(tmp_path):
@@ -169,7 +169,7 @@ def test_every_run_has_a_scratch_folder_of_its_own(tmp_path):
 
 
 def test_time_ends_a_study(tmp_path):
-    result = run_study(study(command=["sh", "-c", "sleep 0.05; echo {x}"]), Limits(None, 0.5, 0), tmp_path / "s")
+    result = run_study(study(command=["sh", "-c", "sleep 0.05; echo {x}"]), StopRules(None, 0.5, 0), tmp_path / "s")
     assert 1 <= len(result.runs) <= 10
 
 

@@ -13,7 +13,7 @@ import pytest
 from tune_running import entries, rasp
 
 from rasp_tuner.study_file.fields import read_study_file
-from rasp_tuner.tune import Limits, build_study
+from rasp_tuner.tune import StopRules, build_study
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "TUNE.md").read_text()
@@ -80,7 +80,7 @@ def test_examples_are_sound_studies(file, monkeypatch):
     fields = read_study_file(file)
     study = build_study(fields)
     assert study.name == file.stem
-    assert Limits.parse(fields).steps >= 40
+    assert StopRules.parse(fields).steps >= 40
     assert study.assumed == ()  # every knob has its default
 
 

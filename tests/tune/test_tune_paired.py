@@ -9,7 +9,7 @@ from tune_running import entries, rasp
 
 from rasp_tuner import Tuner
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.tune import Limits, build_study, run_study
+from rasp_tuner.tune import StopRules, build_study, run_study
 
 COST = {"usual": 1.0, "slow": 3.0, "fast": 0.7}
 FIELDS = {
@@ -34,7 +34,7 @@ class Machine:
 
 
 def tuned(folder: Path, steps: int, machine: Machine, **more: object):
-    return run_study(build_study({**FIELDS, **more}), Limits(steps, None, 0), folder / "ways", function=machine)
+    return run_study(build_study({**FIELDS, **more}), StopRules(steps, None, 0), folder / "ways", function=machine)
 
 
 def test_pairs_are_run_alternately_and_told_with_their_control(tmp_path: Path) -> None:

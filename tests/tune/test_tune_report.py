@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from page_parser import Page
 
 from rasp_tuner import Categorical, Float, Int, Tuner
-from rasp_tuner.report.axes import Axis, axis_for, shortened
-from rasp_tuner.report.charts import Point, forest, timeline
+from rasp_tuner.page.axes import Axis, axis_for, shortened
+from rasp_tuner.page.charts import Point, forest, timeline
 from rasp_tuner.tune import tune
 
 BAD = '<script>alert("x")</script>'

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rasp_tuner.page.words import duration_words, number_words
 from rasp_tuner.report.paired import effect, t_quantile
 from rasp_tuner.report.situations import clusters
-from rasp_tuner.report.words import duration_words, number_words
-from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.metric_sources import metric_of
+from rasp_tuner.tune.paired_comparison import PairedRun
 from rasp_tuner.tune.verdict import judge
 
 TIME = {"time_s": metric_of("time_s", "min")}
@@ -59,9 +59,9 @@ def test_units_do_not_matter_and_swapping_sides_inverts_the_ratio(pairs, unit):
 
 
 def pairs_of(ratios, failed_default=0, failed_recommended=0, input=None):
-    fine = [Pair(0, input, {"time_s": 2.0}, {"time_s": 2.0 * ratio}, 1.0) for ratio in ratios]
-    lost = [Pair(0, input, None, {"time_s": 1.0}, 1.0)] * failed_default
-    return [*fine, *lost, *[Pair(0, input, {"time_s": 1.0}, None, 1.0)] * failed_recommended]
+    fine = [PairedRun(0, input, {"time_s": 2.0}, {"time_s": 2.0 * ratio}, 1.0) for ratio in ratios]
+    lost = [PairedRun(0, input, None, {"time_s": 1.0}, 1.0)] * failed_default
+    return [*fine, *lost, *[PairedRun(0, input, {"time_s": 1.0}, None, 1.0)] * failed_recommended]
 
 
 @pytest.mark.parametrize(
@@ -86,18 +86,19 @@ def test_the_verdict_in_words(pairs, outcome, words):
 
 def test_metrics_to_maximise_and_differences():
     fps = {"fps": metric_of("fps", "max")}
-    more = [Pair(0, None, {"fps": 10.0}, {"fps": x}, 1.0) for x in (12.0, 12.1, 11.9)]
+    more = [PairedRun(0, None, {"fps": 10.0}, {"fps": x}, 1.0) for x in (12.0, 12.1, 11.9)]
     assert judge([more], fps).words == "higher by 20% (18 to 23%)"
-    less = [Pair(0, None, {"fps": 10.0}, {"fps": x}, 1.0) for x in (8.0, 8.1, 7.9)]
+    less = [PairedRun(0, None, {"fps": 10.0}, {"fps": x}, 1.0) for x in (8.0, 8.1, 7.9)]
     assert judge([less], fps).outcome == "worse"
-    score = [Pair(0, None, {"fps": -1.0}, {"fps": x}, 1.0) for x in (2.0, 2.1, 1.9)]
+    score = [PairedRun(0, None, {"fps": -1.0}, {"fps": x}, 1.0) for x in (2.0, 2.1, 1.9)]
     assert judge([score], fps).words == "higher by 3 (2.75 to 3.25)"
 
 
 def test_several_metrics_are_one_objective_and_each_by_itself():
     metrics = {**TIME, "size": metric_of("size", {"goal": "min", "from": "json:size", "weight": 3.0})}
     pairs = [
-        Pair(0, None, {"time_s": 1.0, "size": 100.0}, {"time_s": 2.0 * x, "size": 50.0}, 1.0) for x in (0.9, 1.0, 1.1)
+        PairedRun(0, None, {"time_s": 1.0, "size": 100.0}, {"time_s": 2.0 * x, "size": 50.0}, 1.0)
+        for x in (0.9, 1.0, 1.1)
     ]
     found = judge([pairs], metrics)
     assert list(found.effects) == ["time_s", "size", "objective"]
@@ -139,7 +140,7 @@ def test_durations_in_words_say_about_how_long(s):
 def limited(spec, *pairs):
     metrics = {**TIME, "p99": metric_of("p99", spec)}
     return judge(
-        [[Pair(0, None, {"time_s": 2.0, "p99": a}, {"time_s": 1.0, "p99": b}, 1.0) for a, b in pairs]], metrics
+        [[PairedRun(0, None, {"time_s": 2.0, "p99": a}, {"time_s": 1.0, "p99": b}, 1.0) for a, b in pairs]], metrics
     )
 
 

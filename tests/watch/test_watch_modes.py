@@ -7,8 +7,8 @@ import pytest
 from watch_running import vector
 
 from rasp_tuner import Tuner
-from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.errors import TuningStopped
+from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.watch import build_study, watch
 from rasp_tuner.watch.shadow import forecast, shadow_gain, shadow_words
 

@@ -58,7 +58,7 @@ def test_a_killed_watch_knows_what_an_undisturbed_one_knows(world):
     """The journal and nothing else makes the tuner."""
     watch(world.study(), steps=12, folder=world.out)
     with Journal(world.out, world.study().to_json(), program="rasp watch") as journal:
-        replayed = memory.Memory(world.study(), journal)
+        replayed = memory.WatchMemory(world.study(), journal)
     saved = Tuner.load(world.out / "tuner.rasp")
     assert replayed.tuner.learned == saved.learned
     for load in (1.0, 5.0):

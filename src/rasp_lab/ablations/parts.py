@@ -19,7 +19,7 @@ from rasp_tuner.engine.gp import knobs as gp_knobs
 from rasp_tuner.engine.gp import model, search, value
 from rasp_tuner.engine.kernel import believe, choose, learn, memory, moving, pooled_prior
 from rasp_tuner.engine.kernel import state as states
-from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.state import Dims, E, State
 
 BLIND, RECENT, WIDE, NARROW, MOVING = range(E)  # the experts
@@ -57,7 +57,7 @@ def _without(*experts: int) -> tuple[Replacement, ...]:
     def remove(scores: np.ndarray) -> None:
         scores[list(experts)] = NEVER
 
-    def centres(belief: Belief, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    def centres(belief: SlotBelief, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         every = usual(belief, low, high)
         every[:, :-1] = np.where(belief.weights[:, :, None] == 0.0, every[:, -1:], every[:, :-1])
         return every
@@ -115,7 +115,7 @@ def _gaussian() -> Replacement:
 def _estimated() -> Replacement:
     usual = learn._track
 
-    def track(dims: Dims, state: State, belief: Belief, *arguments: Any) -> None:
+    def track(dims: Dims, state: State, belief: SlotBelief, *arguments: Any) -> None:
         usual(dims, state, belief, *arguments)
         blind = (belief.G[:, BLIND], belief.b[:, BLIND], belief.rest[:, BLIND])
         a = pooled_prior.estimate(pooled_prior.prior(dims, state), *blind, np.zeros(state.size))
@@ -127,7 +127,7 @@ def _estimated() -> Replacement:
 # Candidates and the choice among them
 
 
-def _without_hint(_dims: Dims, _state: State, belief: Belief, _rows: np.ndarray, _n: int) -> np.ndarray:
+def _without_hint(_dims: Dims, _state: State, belief: SlotBelief, _rows: np.ndarray, _n: int) -> np.ndarray:
     widest = np.full(belief.optimum.shape[1], 2.0)  # wherever the default is, the box lies within
     return choose._centres(belief, -widest, widest)[:, -1]
 

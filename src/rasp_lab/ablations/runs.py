@@ -25,7 +25,10 @@ from rasp_tuner.engine.kernel import native
 
 CODE = (  # what a finished run depends on
     "src/rasp_tuner/engine/**/*.py",
-    "src/rasp_tuner/core/*.py",
+    "src/rasp_tuner/base/*.py",
+    "src/rasp_tuner/contexts/*.py",
+    "src/rasp_tuner/optimizer/*.py",
+    "src/rasp_tuner/records/*.py",
     "src/rasp_lab/bench/domains/*.py",
     "src/rasp_tuner/*.py",
     "src/rasp_lab/ablations/parts.py",

@@ -60,7 +60,7 @@ def _glitches() -> list[Cell]:
 
 def kinds(file: str) -> list[str]:
     """Which knobs a constant of this file is for."""
-    if file.startswith(("gp/", "core/context_metric")):
+    if file.startswith(("gp/", "contexts/context_metric")):
         return [LEVELS]
     return [FLOATS] if file.startswith("kernel/") else [FLOATS, LEVELS]
 
@@ -118,7 +118,7 @@ def assigned(text: str) -> Iterator[tuple[str, ast.expr]]:
 
 def module_of(file: str) -> Path:
     """Where the table's file is."""
-    return PACKAGE / (file if file.startswith("core/") else f"engine/{file}")
+    return PACKAGE / (file if (PACKAGE / file).exists() else f"engine/{file}")
 
 
 def copied(tree: str, file: str, name: str, factor: float) -> source.Source:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rasp_lab.bench.agents.base import Agent, Factory
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import RaspError
 from rasp_tuner.space import Categorical, Float, Int, Space
 from rasp_tuner.types import Metric

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from rasp_lab.extras import requirement_of
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidValue, MissingExtra
 
 

@@ -41,7 +41,7 @@ def run_demo(
         with busy("loading"):
             from rasp_lab.bench.analysis import metrics, summary
             from rasp_lab.bench.report import demo
-            from rasp_tuner.tune.demo import tune_gzip
+            from rasp_lab.real.gzip_demo import tune_gzip
 
         folder, cells = out / "demo", demo.cells(seeds)
         folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def run_bench(
             from rasp_lab.bench.domains.worlds import is_world
             from rasp_lab.bench.runner import memory_growth as heap
             from rasp_lab.bench.runner import protocol, run, suites
-            from rasp_tuner.core.snapshot import write
+            from rasp_tuner.files.snapshot import write
 
         if "list" in (agents, domains):
             typer.echo("\n".join(sorted(registry.AGENTS) if agents == "list" else list(worlds.DOMAINS)))

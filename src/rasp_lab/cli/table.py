@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rasp_tuner.base.checks import show
 from rasp_tuner.cli.lists import parse_metrics, words
-from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rasp_tuner import Categorical, Float, Tuner
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Proposal
-from rasp_tuner.core.savings import MIXTURE
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.gain.savings import MIXTURE
+from rasp_tuner.optimizer.optimizer import Proposal
 from rasp_tuner.space import Knob
 from rasp_tuner.types import Why
 

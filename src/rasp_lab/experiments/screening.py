@@ -26,8 +26,8 @@ from rasp_lab.bench.domains.schedules import recurring
 from rasp_lab.bench.domains.synthetic import ADVERSARIAL_NOISE, correlated
 from rasp_lab.bench.domains.target import Condition, TargetDomain, cube, squares
 from rasp_lab.bench.runner.protocol import Cell, play
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.context_report import ContextReport, screen, shifts
-from rasp_tuner.core.numerics import Array
 
 Series = Callable[[int, np.random.Generator], Array]  # horizon, generator -> [T, ...]
 Log = tuple[Array, Array, Array]  # contexts [T, d_c], points [T, d], losses [T]

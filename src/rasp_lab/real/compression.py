@@ -11,7 +11,7 @@ import numpy as np
 from rasp_lab.real.system import Knobs, System, Work, new_seed
 from rasp_tuner import Categorical, Int, PowerOfTwo
 from rasp_tuner.contexts import Category, Number
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.space import Params
 
 LINKS_MB_S = {"disk": 800.0, "upload": 20.0}

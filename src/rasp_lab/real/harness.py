@@ -16,7 +16,7 @@ import numpy as np
 
 from rasp_lab.bench import agents as bench_agents
 from rasp_lab.bench.domains.base import Task
-from rasp_lab.real.system import RunFailed, System, Work
+from rasp_lab.real.system import RunFailed, SelfTuning, System, Work
 from rasp_tuner import Tuner
 from rasp_tuner.space import Params, Space
 from rasp_tuner.types import Metric
@@ -97,7 +97,7 @@ class Blind:
 class Autotune:
     """A system's own tuner, as `triton.autotune`: for a new context it tries all candidates, then keeps the best."""
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: SelfTuning) -> None:
         self._system = system
         self._best: dict[tuple[object, ...], Params] = {}
 
@@ -172,17 +172,15 @@ def build(name: str, system: System, seed: int) -> Agent:
         return Ours(system, seed, 0.0 if name == "rasp" else None)
     if name == "tpe-each":
         return OneForEachKind(lambda i: Blind("tpe", system, 1000 * seed + i))
-    if name == "autotune":
-        return Autotune(system)
-    if name == "best-fixed":
-        return Fixed(system.best_fixed())
+    if isinstance(system, SelfTuning) and name in PEERS:
+        return Autotune(system) if name == "autotune" else Fixed(system.best_fixed())
     return Blind("static" if name == "static-again" else name, system, seed)
 
 
 def measure(system: System, steps: int, seed: int, progress: Callable[[int], object] | None = None) -> list[Row]:
     """All rows of one run: the tuning, then pairs of recommendation and default."""
     rng = np.random.default_rng([seed, 2])
-    names = AGENTS + PEERS if system.candidates else AGENTS
+    names = AGENTS + PEERS if isinstance(system, SelfTuning) else AGENTS
     agents = {name: build(name, system, seed) for name in names}
     built: dict[str, set[str]] = {name: set() for name in names}
     for kind in system.kinds:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.space import Knob, Params, Value
 
 Knobs = Mapping[str, tuple[Knob, Value]]  # each with its shipped default
@@ -44,9 +44,6 @@ class System(ABC):
     context: ClassVar[Schema]
     kinds: ClassVar[tuple[str, ...]]
     constraints: ClassVar[tuple[str, ...]] = ()
-    candidates: ClassVar[
-        tuple[Params, ...]
-    ] = ()  # what its own tuner tries for each new context; none: it has no tuner
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # empty; the system may write there
@@ -82,10 +79,6 @@ class System(ABC):
         del params
         return None
 
-    def best_fixed(self) -> Params:
-        """The settings that are best for all work together, in hindsight; asked for where there are candidates."""
-        raise NotImplementedError
-
     def __enter__(self) -> Self:
         return self
 
@@ -100,6 +93,16 @@ class System(ABC):
             for kind in rng.permutation(self.kinds).tolist():
                 found += [self.work(kind, rng) for _ in range(rng.integers(*STRETCH))]
         return found[:steps]
+
+
+class SelfTuning(System):
+    """A system with a tuner of its own, which tries some candidates in each new context."""
+
+    candidates: ClassVar[tuple[Params, ...]]
+
+    @abstractmethod
+    def best_fixed(self) -> Params:
+        """The settings that are best for all work together, in hindsight."""
 
 
 def new_seed(rng: np.random.Generator) -> int:

@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
-from rasp_lab.real.system import Knobs, RunFailed, System, Work, new_seed
+from rasp_lab.real.system import Knobs, RunFailed, SelfTuning, Work, new_seed
 from rasp_tuner import Int, PowerOfTwo
 from rasp_tuner.contexts import Number
 from rasp_tuner.space import Knob, Params, Space, Value
@@ -85,7 +85,7 @@ class Programs:
 KNOWN: dict[str, Programs] = {}  # of each kernel: a program is compiled once in a process, whatever runs there are
 
 
-class TritonKernel(System):
+class TritonKernel(SelfTuning):
     """What the two kernels share."""
 
     kinds = ("prefill, conversation", "prefill, code", "decode, conversation", "decode, code")

@@ -16,7 +16,7 @@ from rasp_lab import HERE
 from rasp_lab.real.system import Knobs, RunFailed, System, Work, new_seed
 from rasp_tuner import Bool, Categorical, Int
 from rasp_tuner.contexts import Flag, Number
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.space import Params
 
 START_S = 30.0

@@ -20,7 +20,7 @@ from rasp_tuner.service.storage import store as store_module
 from rasp_tuner.service.storage import study_cache as cache_module
 from rasp_tuner.service.storage import study_loader as loader_module
 from rasp_tuner.service.storage import writer as writer_module
-from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.store import Store, StoredStudy
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.storage.writer import Writer
 from rasp_tuner.service.study.events import Event
@@ -65,7 +65,7 @@ def double_apply() -> None:
 def replay_twice() -> None:
     load_study = replay_module.load_study
 
-    def careless(store: Store, row: StudyRow, check: Callable[[], object] = bool) -> tuple[LiveStudy, int, float]:
+    def careless(store: Store, row: StoredStudy, check: Callable[[], object] = bool) -> tuple[LiveStudy, int, float]:
         live, base, cpu_s = load_study(store, row, check)
         told = [event for event in store.events_after(row.id, max(live.seq - 200, 0)) if event.kind == "tell"]
         if told:

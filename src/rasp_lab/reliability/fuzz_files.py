@@ -260,7 +260,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="try this one alone, here, with its traceback")
     parser.add_argument("--sanitize", action="store_true", help="build the C code with sanitizers and use that")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--library", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--library", type=Path, help="with --sanitize: one that was built before")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.only is not None:
@@ -269,7 +269,7 @@ def main() -> int:
         return work(args)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() if args.sanitize else contextlib.nullcontext("") as folder:
-        result = watch(args, sanitized(Path(folder)) if args.sanitize else None)
+        result = watch(args, (args.library or sanitized(Path(folder))) if args.sanitize else None)
     if args.json:
         print(json.dumps({"files": args.files, "failures": result.failures, "counts": result.counts}))
     else:

@@ -2,10 +2,12 @@
 
     python -m rasp_lab.reliability.sanitizers                                # tests of the compiled code, golden traces
     python -m rasp_lab.reliability.sanitizers tests/fleet -k "not ray"       # other words for pytest
+    python -m rasp_lab.reliability.sanitizers --library FILE                 # a library that was built before
 
 The process ends, with a trace, where C leaves its memory or does what C does not define.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from pathlib import Path
 
 from rasp_tuner.engine.kernel import build
 
-SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+SANITIZERS = ("-g1", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 TESTS = (
     "tests/engine/test_native_bounds.py",
     "tests/engine/test_gp_native.py",
@@ -52,9 +54,13 @@ def _compiler_file(name: str) -> str:
 
 
 def main() -> int:
-    words = sys.argv[1:] or [*TESTS, "-k", "not paper and not compile"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", type=Path)
+    args, words = parser.parse_known_args()
+    words = words or [*TESTS, "-k", "not paper and not compile"]
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", RUN_TESTS, str(sanitized(Path(folder))), "-q", "-p", "no:cacheprovider"]
+        library = args.library or sanitized(Path(folder))
+        command = [sys.executable, "-c", RUN_TESTS, str(library), "-q", "-p", "no:cacheprovider"]
         return subprocess.run([*command, *words], env=with_sanitizers(), check=False).returncode
 
 

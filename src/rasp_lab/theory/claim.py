@@ -7,10 +7,14 @@ from zlib import crc32
 
 import numpy as np
 
-from rasp_tuner.errors import BrokenAssumption
+from rasp_tuner.errors import RaspError
 
 ROUNDING = 1e-9  # a ratio this little above one is equality, computed in floats
 NOTHING = 1e-14  # what is measured below this is zero, computed in floats
+
+
+class BrokenAssumption(RaspError, ValueError):
+    """A theorem was asked for a bound outside its assumptions: there is none."""
 
 
 @dataclass(frozen=True, slots=True)

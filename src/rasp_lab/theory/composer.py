@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from rasp_lab.theory.claim import Claim, Trial, require
-from rasp_tuner.core.numerics import EPSILON, MOMENTUM
+from rasp_tuner.base.numerics import EPSILON, MOMENTUM
 from rasp_tuner.paper.composer import RealErrorComposer
 from rasp_tuner.types import Metric
 

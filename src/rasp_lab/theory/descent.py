@@ -11,7 +11,7 @@ import numpy as np
 
 from rasp_lab.theory.claim import Claim, Trial, require
 from rasp_lab.theory.problems import Regime, draw_regime, project, quadratic_1d
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 
 @dataclass(frozen=True, slots=True)

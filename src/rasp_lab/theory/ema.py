@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from rasp_lab.theory.claim import Claim, Trial, require
-from rasp_tuner.core.numerics import Array, RunningEMA
+from rasp_tuner.base.numerics import Array, RunningEMA
 
 
 def spread(momentum: float, steps: int) -> float:

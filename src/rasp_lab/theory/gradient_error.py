@@ -14,7 +14,7 @@ from rasp_lab.theory.descent import DescentConstants, draw_relative_step
 from rasp_lab.theory.problems import Regime, draw_regime, quadratic_1d
 from rasp_lab.theory.regret import printed_constant
 from rasp_lab.theory.sandwich import upper
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 Errors = Callable[[int, Array], Array]  # (n, w_n - w*) -> delta_n
 

@@ -14,7 +14,7 @@ from rasp_lab.theory.descent import DescentConstants
 from rasp_lab.theory.problems import Regime, quadratic_1d
 from rasp_lab.theory.ragd import play
 from rasp_lab.theory.regret import draw_world, regret_to_go, total
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 
 def worst_loss(regimes: Sequence[Regime]) -> float:

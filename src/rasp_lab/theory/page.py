@@ -6,8 +6,8 @@ from pathlib import Path
 from rasp_lab.theory.claim import Outcome, ratio
 from rasp_lab.theory.figure import figure
 from rasp_tuner import __version__
-from rasp_tuner.core import html_page
-from rasp_tuner.core.html_page import Table
+from rasp_tuner.page import html_page
+from rasp_tuner.page.html_page import Table
 
 
 def as_table(outcomes: Sequence[Outcome], *, statements: bool = False) -> Table:

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from rasp_lab.theory.claim import require
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 LOG_TWO = float(np.log(2.0))
 

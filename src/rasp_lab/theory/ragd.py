@@ -7,7 +7,7 @@ import numpy as np
 from rasp_lab.theory.claim import require
 from rasp_lab.theory.descent import DescentConstants
 from rasp_lab.theory.problems import Regime
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 
 def play(

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from rasp_lab.theory.claim import Claim, Trial, require
-from rasp_tuner.core.distance import euclidean
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.distance import euclidean
 
 
 def sufficient_separation(radius: float, key_radius: float) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from rasp_lab.theory.claim import Claim, Trial, require
 from rasp_lab.theory.descent import draw_start
 from rasp_lab.theory.problems import Regime, quadratic_1d
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 
 def lower(mu: float, distance: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rasp_lab.theory import composer, descent, ema, gradient_error, misretrieval, noisy, regret, retrieval, sandwich
 from rasp_lab.theory import weights as soft
 from rasp_lab.theory.claim import Claim, Outcome, examine
-from rasp_tuner.core.checks import whole
+from rasp_tuner.base.checks import whole
 
 CLAIMS: tuple[Claim, ...] = (
     *composer.CLAIMS,

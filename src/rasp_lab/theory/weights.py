@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from rasp_lab.theory.claim import Claim, Trial, require
 from rasp_lab.theory.retrieval import in_ball, spread_centers, sufficient_separation
-from rasp_tuner.core.distance import euclidean
-from rasp_tuner.core.numerics import Array, softmax
+from rasp_tuner.base.numerics import Array, softmax
+from rasp_tuner.contexts.distance import euclidean
 
 Owners = NDArray[np.int64]  # of each key, its regime
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from rasp_tuner.core.extras import EXTRAS, requirement_of
+from rasp_tuner.cli.extras import EXTRAS, requirement_of
 from rasp_tuner.errors import RaspError
 
 POSIX_MODULES = ("fcntl", "resource")  # of the standard library, not on Windows: serve, tune and watch need them

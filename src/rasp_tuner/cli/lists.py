@@ -3,7 +3,7 @@
 import csv
 from typing import cast
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.types import Direction
 

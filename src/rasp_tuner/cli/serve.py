@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rasp_tuner.cli.common import Json, app, busy, complain, flag, one_line_errors
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.flags import LEASE_S
+from rasp_tuner.feature_flags import FLAG_LEASE_S
+from rasp_tuner.files import snapshot
 
 if TYPE_CHECKING:
     from rasp_tuner.service.storage.store import Store
@@ -63,7 +63,7 @@ def run_server(
     flag_lease: Annotated[
         float,
         typer.Option(min=1.0, max=86_400.0, help="Seconds for which a targeting key of a flag keeps its settings."),
-    ] = LEASE_S,
+    ] = FLAG_LEASE_S,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another host name of this server; repeat for several.")
     ] = None,
@@ -241,7 +241,7 @@ def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_jso
 @contextmanager
 def _store(data: Path, database: str | None) -> "Iterator[Store]":
     """The database of a service, which may be running at the same time."""
-    from rasp_tuner.service.folder import make_folder
+    from rasp_tuner.service.data_folder_lock import make_folder
     from rasp_tuner.service.storage.store import Store, sqlite_url
 
     make_folder(data)

@@ -32,7 +32,7 @@ from rasp_tuner.cli.remote import (
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.types import Budget
 
-COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
+SHOWN_COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
 
 studies = typer.Typer(
     help="""Create, list, show, copy and delete the studies of a running server.
@@ -104,8 +104,8 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
         emit({**view, "situations": situations})
         return
     typer.echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
-    typer.echo("  ".join(f"{count} {view[count]:,}" for count in COUNTS))
-    for words in view.get("alerts", ()):
+    typer.echo("  ".join(f"{count} {view[count]:,}" for count in SHOWN_COUNTS))
+    for words in view["alerts"]:
         typer.echo(f"alert    {plain(words)}")
     context = view["context"]
     if isinstance(context, dict):
@@ -120,19 +120,18 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     )
     if rules := view.get("constraints"):
         _columns("constraints", [(plain(rule),) for rule in rules])
-    scales = view.get("scales", {})  # servers of version 0.1 have none, and no budget
     _columns(
         "metrics",
         [
-            (plain(m), spec["direction"], _counts(spec), f"{scales.get(m, 'linear')} scale")
+            (plain(m), spec["direction"], _counts(spec), f"{view['scales'][m]} scale")
             for m, spec in view["metrics"].items()
         ],
     )
-    if (report := view.get("budget_report")) is not None:
+    if (report := view["budget_report"]) is not None:
         typer.echo(str(Budget(**report)))
     if (versus := view["versus_default"]) is not None:
         typer.echo(f"Against the default: {plain(versus['words'])}.")
-    if (looks := view.get("looks")) is not None:
+    if (looks := view["looks"]) is not None:
         typer.echo(f"Exploring: {plain(looks['words'])}.")
     if situations:
         _columns("recommended, by situation", [(plain(one["words"]),) for one in situations])
@@ -375,12 +374,12 @@ def _change(limit: Any) -> str:
 
 
 def _serves(view: dict[str, Any]) -> str:
-    """What asks get, and who said so; servers of version 0.1 do not tell."""
+    """What asks get, and who said so."""
     if not view["frozen"]:
         return "exploring"
-    switched = view.get("switched") or {"by": None, "at": None}
+    switched = view["switched"] or {"by": None, "at": None}
     who = "" if switched["by"] is None else f" by {plain(switched['by'])} {ago(switched['at'])}"
-    return f"frozen{' at its default' if view.get('serves') == 'default' else ''}{who}"
+    return f"frozen{' at its default' if view['serves'] == 'default' else ''}{who}"
 
 
 def _knob(spec: dict[str, Any]) -> str:

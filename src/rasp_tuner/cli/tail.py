@@ -19,7 +19,7 @@ from rich.text import Text
 
 from rasp_tuner.cli.common import app
 from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, ago, emit, pairs, plain, talking
-from rasp_tuner.core.versus_default import Gain
+from rasp_tuner.gain.versus_default import Gain
 
 if TYPE_CHECKING:
     from rasp_tuner.client import Study

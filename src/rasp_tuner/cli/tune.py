@@ -115,7 +115,7 @@ def _run(
     words: list[str], given: dict[str, Any], out: Path | None, fresh: bool, dry_run: bool, verbose: bool, as_json: bool
 ) -> int:
     from rasp_tuner.study_file.fields import read_study_file
-    from rasp_tuner.tune import Limits, build_study, run_study
+    from rasp_tuner.tune import StopRules, build_study, run_study
     from rasp_tuner.tune.dry_run import plan_words
     from rasp_tuner.tune.options import merged
     from rasp_tuner.tune.progress import Progress
@@ -128,7 +128,7 @@ def _run(
     fields = merged(fields, {key: value for key, value in given.items() if value not in (None, {}, [])})
     if fields.get("call"):
         sys.path.insert(0, "")  # as `python -m` does: the function may lie in this folder
-    study, limits = build_study(fields), Limits.parse(fields)
+    study, limits = build_study(fields), StopRules.parse(fields)
     if dry_run:
         typer.echo(plan_words(study, limits, out))
         return 0

@@ -12,8 +12,8 @@ from rasp_tuner.client.client_calls import ClientCalls, Metrics, Space
 from rasp_tuner.client.exchange import AskDeadline, key_headers
 from rasp_tuner.client.study import STREAM_TIMEOUT_S
 from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
-from rasp_tuner.core.context_encoder import Schema
-from rasp_tuner.core.versus_default import VersusDefault
+from rasp_tuner.contexts.context_encoder import Schema
+from rasp_tuner.gain.versus_default import VersusDefault
 from rasp_tuner.space import Params
 from rasp_tuner.trial import AsyncTrial
 from rasp_tuner.tuner import Context

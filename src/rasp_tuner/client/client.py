@@ -12,7 +12,7 @@ from rasp_tuner.client.exchange import AskDeadline, key_headers
 from rasp_tuner.client.study import Study
 from rasp_tuner.client.study_calls import StudyCalls
 from rasp_tuner.client.transport import Transport
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.contexts.context_encoder import Schema
 
 URL = "http://127.0.0.1:8321"
 

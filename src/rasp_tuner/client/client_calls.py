@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from rasp_tuner.base.checks import STUDY_NAME, show, whole
 from rasp_tuner.client.errors import UnknownStudy
 from rasp_tuner.client.exchange import AskDeadline, Exchange, Request, Signal, Steps
 from rasp_tuner.client.outbox import Outbox
 from rasp_tuner.client.study_calls import StudyCalls
 from rasp_tuner.client.wire import context_schema_json, metric_specs_json, params_json, space_json
-from rasp_tuner.core.checks import STUDY_NAME, show, whole
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.space import Knob
 from rasp_tuner.types import Direction, Metric
 

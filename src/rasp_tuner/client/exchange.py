@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.client import errors
 from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.client.server_state import ServerState, backoff
-from rasp_tuner.core.checks import number, show
 from rasp_tuner.errors import InvalidValue, RaspError
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between attempts, doubling

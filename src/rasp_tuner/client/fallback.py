@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.base.checks import same_names
+from rasp_tuner.base.numerics import LARGEST, Array
 from rasp_tuner.contexts import Category
-from rasp_tuner.core.checks import same_names
-from rasp_tuner.core.context_metric import ALIKE, ContextMetric
-from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.errors import AlreadyAnswered, UnknownSuggestion
 from rasp_tuner.space import Params
 

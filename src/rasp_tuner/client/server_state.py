@@ -14,7 +14,7 @@ FADE = 0.95  # of that time, with every answer
 SILENT_DEADLINES = 4.0  # without any answer, until asks no longer wait
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0  # without requests, after two failures in a row
 
-JITTER = secrets.SystemRandom()  # only for waits; safe to share between threads and forks
+WAIT_JITTER = secrets.SystemRandom()  # only for waits; safe to share between threads and forks
 
 log = logging.getLogger("rasp_tuner.client")
 
@@ -102,4 +102,4 @@ class ServerState:
 
 def backoff(attempt: int, first: float, longest: float) -> float:
     """Seconds to wait after attempt 1, 2, ...: doubling, bounded, with jitter."""
-    return JITTER.uniform(0.5, 1.0) * min(first * 2.0 ** min(attempt - 1, 30), longest)
+    return WAIT_JITTER.uniform(0.5, 1.0) * min(first * 2.0 ** min(attempt - 1, 30), longest)

@@ -6,7 +6,7 @@ from typing import Any
 
 from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
 from rasp_tuner.client.transport import Transport
-from rasp_tuner.core.versus_default import VersusDefault
+from rasp_tuner.gain.versus_default import VersusDefault
 from rasp_tuner.space import Params
 from rasp_tuner.trial import Trial
 from rasp_tuner.tuner import Context

@@ -9,18 +9,18 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 from urllib.parse import quote
 
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.client.exchange import Attempt, Exchange, Request, Start, Steps
 from rasp_tuner.client.fallback import Fallbacks, FallbackShare, RecommendationCache, is_fallback
 from rasp_tuner.client.outbox import Outbox, QueuedRequest
 from rasp_tuner.client.pending import PendingAnswer, SpareAnswers, send
 from rasp_tuner.client.wire import context_json, metrics_json, params_json
-from rasp_tuner.core.checks import number, show
-from rasp_tuner.core.versus_default import VersusDefault
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
+from rasp_tuner.gain.versus_default import VersusDefault
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
-from rasp_tuner.types import Budget, Explanation, Margin, Return, Suggestion
+from rasp_tuner.types import Budget, Explanation, Margin, Revisit, Suggestion
 from rasp_tuner.what_if import WhatIf
 
 REFRESH_DEADLINES = 5.0  # between recommendations fetched to fall back on: a slow server is spared
@@ -198,7 +198,7 @@ class StudyCalls:
             known[name] = tuple(why[name]) if isinstance(why[name], list) else why[name]
         seen = known.get("seen")
         if seen is not None:
-            known["seen"] = Return(**{field.name: seen[field.name] for field in fields(Return) if field.name in seen})
+            known["seen"] = Revisit(**{field.name: seen[field.name] for field in fields(Revisit) if field.name in seen})
         return Explanation(**known)
 
     def set_frozen(self, frozen: bool, default: bool = False) -> Steps[None]:

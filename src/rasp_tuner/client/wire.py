@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.contexts import KINDS, kind_json, value_json
-from rasp_tuner.core.checks import number, show
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import DIGITS, Knob, Params, knob_to_json
 from rasp_tuner.tuner import Context

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rasp_tuner.context_report.likelihood import NOISES, drifting, errors_left, log_likelihoods, shape_of
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.context_report.likelihood import RIVAL_NOISES, drifting, errors_left, log_likelihoods, shape_of
 from rasp_tuner.context_report.shifts import MAX_FEATURES, distances, features_of, in_deviations, moving, standardised
-from rasp_tuner.core.context_metric import ContextMetric, squared_gaps
-from rasp_tuner.core.distance import pairwise_squares
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.contexts.context_metric import ContextMetric, squared_gaps
+from rasp_tuner.contexts.distance import pairwise_squares
 
 SAME_CORRELATION = 0.999  # correlation from which on two dimensions are one
 TREND_CORRELATION = 0.95  # rank correlation with time
@@ -23,7 +23,7 @@ DRIFT_RATIO = 2.0  # the neighbouring steps must leave so many times more unexpl
 SMOOTHNESS = 8.0  # of a loss as a function of the ranks of one dimension, which go from 0 to 1
 FINER = 25  # times as sharp: what a feature tells exactly
 LATEST_SAMPLES, FAR_RATIO = 10, 3.0  # samples that are now; times the usual distance to what was before
-MAX_NAMES = 5  # names in one sentence
+MOST_NAMED = 5  # names in one sentence
 
 
 def constant(contexts: Array, names: Sequence[str]) -> list[str]:
@@ -138,7 +138,7 @@ def _nearness(feature: Array) -> Array:
 
 def _unexplained_share(K: Array, y: Array) -> float:
     """Share of the variance of y that the likeliest noise leaves unexplained, each sample forecast from the others."""
-    noise = float(NOISES[int(log_likelihoods([K], NOISES, y)[0].argmax())])
+    noise = float(RIVAL_NOISES[int(log_likelihoods([K], RIVAL_NOISES, y)[0].argmax())])
     errors = errors_left(K, noise, y)
     return float(errors @ errors) / len(y)
 
@@ -157,5 +157,5 @@ def _correlation(a: Array, b: Array) -> float:
 
 
 def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MAX_NAMES])
-    return shown if len(names) <= MAX_NAMES else f"{shown} and {len(names) - MAX_NAMES} more"
+    shown = ", ".join(names[:MOST_NAMED])
+    return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"

@@ -13,10 +13,10 @@ from itertools import product
 
 import numpy as np
 
-from rasp_tuner.core.distance import pairwise_squares
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.distance import pairwise_squares
 
-NOISES = np.array([1e-4, 1e-3, 1e-2, 1e-1, 1.0])  # rival noise variances
+RIVAL_NOISES = np.array([1e-4, 1e-3, 1e-2, 1e-1, 1.0])  # rival noise variances
 QUIETER_RATIOS = np.array(
     [1.0, 0.1, 0.01]
 )  # with a context, some of what was noise may be none: times the noise without
@@ -50,10 +50,10 @@ def fit_blind(points: Array, y: Array) -> Blind:
         shape = _unit(bowl + CHANGED_SHARES[0] * min(weight, 1.0) * rough + CHANGED_SHARES[1])
         for level, turn in product(LEVEL_DRIFT_WEIGHTS, SHAPE_DRIFT_WEIGHTS):
             K = 1.0 + QUADRATIC_WEIGHT * bowl + weight * rough + (level + turn * shape) * drift
-            scores = log_likelihoods([K], NOISES, y)[0]
+            scores = log_likelihoods([K], RIVAL_NOISES, y)[0]
             i = int(scores.argmax())
             if best is None or scores[i] > best.score:
-                best = Blind(K, shape, float(NOISES[i]), float(scores[i]))
+                best = Blind(K, shape, float(RIVAL_NOISES[i]), float(scores[i]))
     if best is None:
         raise RuntimeError("no model was tried")
     return best
@@ -81,8 +81,8 @@ def explained_by_points(points: Array, x: Array) -> Array:
     bowl, rough = shape_of(points)
     K = 1.0 + bowl + QUADRATIC_WEIGHT * rough
     n = len(x)
-    scores, errors = np.empty((len(NOISES), x.shape[1])), np.empty((len(NOISES), *x.shape))
-    for i, noise in enumerate(NOISES):  # all columns share the matrix
+    scores, errors = np.empty((len(RIVAL_NOISES), x.shape[1])), np.empty((len(RIVAL_NOISES), *x.shape))
+    for i, noise in enumerate(RIVAL_NOISES):  # all columns share the matrix
         V = K + noise * np.eye(n)
         inverse = np.linalg.inv(V)
         solved = inverse @ x

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from rasp_tuner.base.checks import BLANKS, show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts import Name
-from rasp_tuner.core.checks import BLANKS, show
-from rasp_tuner.core.csv_file import read_csv
-from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files.csv_file import read_csv
 
 MAX_WORDS = 50  # different words up to which each has a column of its own; more are hashed
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rasp_tuner.base.checks import show
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.threads import one_thread
 from rasp_tuner.context_report import flaws
 from rasp_tuner.context_report.shifts import compare, features_of, in_deviations, moving, reduced
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.threads import one_thread
-from rasp_tuner.core.versus_default import Gain
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.gain.versus_default import Gain
 
 Scale = Literal["linear", "log"]
 Verdict = Literal["helps", "useless", "too little data"]
@@ -196,7 +196,7 @@ def _verdict(
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[: flaws.MAX_NAMES]) + (" and more" if len(names) > flaws.MAX_NAMES else "")
+    return ", ".join(names[: flaws.MOST_NAMED]) + (" and more" if len(names) > flaws.MOST_NAMED else "")
 
 
 def _note(p: float, looks: float, unexplained: float) -> str:

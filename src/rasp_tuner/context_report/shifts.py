@@ -8,7 +8,7 @@ x* = explained + shifted (x - explained).
 The gain of the true context is ranked among the gains of such x*.
 
 symbol   shape      meaning
-x        [n, k]     contexts in deviations (core/context_metric.py); of many features their leading components
+x        [n, k]     contexts in deviations (contexts/context_metric.py); of many features their leading components
 features f          columns of x that belong together: one each, but for texts and the like
 views    v          ways to look at x: each feature by itself, and all together
 gains    [s, v]     of each view at each shift
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.context_report.likelihood import explained, explained_by_points, fit_blind, gain
-from rasp_tuner.core.context_metric import ContextMetric
-from rasp_tuner.core.distance import pairwise_squares
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.contexts.context_metric import ContextMetric
+from rasp_tuner.contexts.distance import pairwise_squares
 
 MAX_FEATURES = 16  # up to which each is looked at by itself; of more, so many components are kept
 SINGLE_COMPONENTS = 3  # and the first of these are looked at by themselves

@@ -12,8 +12,8 @@ All figures are numbers (scalar_or_batch.py): floats of one tuner, or arrays [B]
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, numbers_of, restored, saved
 from rasp_tuner.types import Budget
 

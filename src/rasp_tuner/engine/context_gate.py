@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import LearnResult, Proposal
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked, under
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked, under
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.settings import EngineSettings
+from rasp_tuner.optimizer.optimizer import LearnResult, Proposal
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Explanation, Outlook, Why
 

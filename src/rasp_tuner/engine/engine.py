@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.context_bounds import ContextBounds
-from rasp_tuner.core.context_metric import ALIKE, ContextMetric
-from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
-from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
-from rasp_tuner.core.state_checks import Field, broken, checked, under
-from rasp_tuner.core.threads import one_thread
-from rasp_tuner.core.trusted_range import SHORT
+from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
+from rasp_tuner.base.state_checks import Field, broken, checked, under
+from rasp_tuner.base.threads import one_thread
+from rasp_tuner.base.trusted_range import SHORT
+from rasp_tuner.contexts.context_bounds import ContextBounds
+from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.engine import intake, stops
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Bill, Choice, Family, Forecast, Trial, predict_one
+from rasp_tuner.engine.family import Belief, Bill, ByExpert, Choice, Family, RunOutcome, predict_one
 from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
@@ -46,6 +45,7 @@ from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.settings import EngineSettings
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch, described_changes
+from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Expected, LatestSamples, LearnResult, Proposal, Stateful
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
@@ -78,7 +78,7 @@ class Engine:
         self._restated = ""  # how a metric has just changed, in words
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
-        self._expected: tuple[Belief, Array, float, Forecast] | None = None  # of a point and its target, by a belief
+        self._expected: tuple[Belief, Array, float, ByExpert] | None = None  # of a point and its target, by a belief
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
         self._owed: Bill | None = None  # what own steps have cost, by that belief
         family.reweigh(objective.weights)
@@ -157,7 +157,7 @@ class Engine:
         stopped: bool = False,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        trial = Trial(point, context, self.objective.to_minimise(metrics), False, asked)
+        trial = RunOutcome(point, context, self.objective.to_minimise(metrics), False, asked)
         if stopped:
             return self._learn_bound(trial)
         outcome = self._tell(trial)
@@ -166,14 +166,14 @@ class Engine:
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._tell(Trial(point, context, self.objective.of_error(error), False))
+        return self._tell(RunOutcome(point, context, self.objective.of_error(error), False))
 
     def tell_failed(
         self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
     ) -> LearnResult:
         del rng
         if self.objective.seen:
-            return self._see_and_learn(Trial(point, context, self.objective.worst(), True, asked))
+            return self._see_and_learn(RunOutcome(point, context, self.objective.worst(), True, asked))
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
             FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
@@ -277,7 +277,7 @@ class Engine:
     def slots(self) -> Slots:
         return self.family.remembered()
 
-    def recent(self) -> Samples:
+    def recent(self) -> LatestSamples:
         return self.family.recent()
 
     def state(self) -> dict[str, Array]:
@@ -399,9 +399,9 @@ class Engine:
     def _learn_early_failures(self) -> None:
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
-            self._see_and_learn(Trial(failed_at, failed_in, self.objective.worst(), True))
+            self._see_and_learn(RunOutcome(failed_at, failed_in, self.objective.worst(), True))
 
-    def _surprise(self, trial: Trial, y: float) -> tuple[float, float]:
+    def _surprise(self, trial: RunOutcome, y: float) -> tuple[float, float]:
         """How far y lies from what was expected of a trial, and the deviation of that, calibrated."""
         belief = self.believe(trial.context)
         forecast = self._forecast(belief, trial.point, y)
@@ -409,7 +409,7 @@ class Engine:
         unsure = math.sqrt(max(forecast.variance + belief.noise, SMALLEST))
         return y - forecast.mean, unsure * self.wider
 
-    def _learn_bound(self, trial: Trial) -> LearnResult:
+    def _learn_bound(self, trial: RunOutcome) -> LearnResult:
         """Learn that a run was ended: what is expected of it beyond that. It is no value: no range or scale moves."""
         if not self.objective.seen:
             return self._tell(trial)._replace(reason=stops.NOTHING_BESIDE)
@@ -420,7 +420,7 @@ class Engine:
         self._see_and_learn(trial._replace(losses=losses, ended=ended))
         return LearnResult(self.objective.own_units(ended), reason=stops.ENDED)
 
-    def _learn(self, trial: Trial) -> LearnResult:
+    def _learn(self, trial: RunOutcome) -> LearnResult:
         """Book, score and learn a trial."""
         point, context, losses, failed, asked, ended = trial
         measured = not failed and ended is None
@@ -458,7 +458,7 @@ class Engine:
             return LearnResult(told)
         return LearnResult(told, log_density=log_mean(forecast.log_densities, belief.weights))
 
-    def _forecast(self, belief: Belief, point: Array, y: float) -> Forecast:
+    def _forecast(self, belief: Belief, point: Array, y: float) -> ByExpert:
         """What was expected at a point where y came out; it was looked at before, as a rule."""
         known, self._expected = self._expected, None
         if (
@@ -508,7 +508,7 @@ class Engine:
         offer = self.beside(belief, point)
         return self._measured.lowered(stops.stop_of(self.objective, offer, belief.noise, self.wider, booked.left))
 
-    def _tell(self, trial: Trial) -> LearnResult:
+    def _tell(self, trial: RunOutcome) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
         y = float(self.objective.target(trial.losses))
         self._result, self._restated = None, ""
@@ -522,13 +522,13 @@ class Engine:
         result = self._result or LearnResult(self.objective.own_units(y), reason=aside)
         return result._replace(path="restated", reason=self._restated) if self._restated else result
 
-    def _may_be_restated(self, trial: Trial, y: float) -> bool:
+    def _may_be_restated(self, trial: RunOutcome, y: float) -> bool:
         """Whether a target is so far from what was expected that a metric may have changed its unit, or just has."""
         gap, deviation = self._surprise(trial, y)
         least = min(SURPRISING_DEVIATIONS * deviation, 4.0 * abs(y)) if self.objective.one else deviation
         return abs(gap) > least or bool(self.watch.count[0])
 
-    def _see_and_learn(self, trial: Trial) -> LearnResult:
+    def _see_and_learn(self, trial: RunOutcome) -> LearnResult:
         """Learn a trial that is as usual, or failed."""
         usual = not self.notes.open[0] and len(trial.context) <= SHORT and self.contexts.usual(trial.context)
         if not usual:  # of many numbers some are unusual

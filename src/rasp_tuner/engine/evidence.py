@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 FARTHEST = 1e150  # deviations: beyond, squares overflow
 

@@ -4,12 +4,12 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Samples, Stateful
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.optimizer.optimizer import LatestSamples, Stateful
 from rasp_tuner.types import Slots
 
 
-class Trial(NamedTuple):
+class RunOutcome(NamedTuple):
     """A point that ran in a context, and what came of it."""
 
     point: Array  # [d]
@@ -29,7 +29,7 @@ class Choice(NamedTuple):
     variance: float  # of that mean
 
 
-class Forecast(NamedTuple):
+class ByExpert(NamedTuple):
     """What a belief expects of one observation, and how likely the answer was to each of its E experts."""
 
     mean: float
@@ -96,7 +96,7 @@ class Belief(Protocol):
     def billed(self, bill: Any, point: Array) -> float:
         """Covariance of the family's bill and of y at a point less that at the default, here."""
 
-    def forecast(self, point: Array, y: float) -> Forecast:
+    def forecast(self, point: Array, y: float) -> ByExpert:
         """What was expected at `point` [d], where y came out."""
 
     def choose(self, rng: np.random.Generator) -> Choice:
@@ -154,7 +154,7 @@ class Family(Stateful, Protocol[B]):
     def believe(self, context: Array) -> B:
         """Everything it knows about a context [d_c]; learns nothing, draws nothing."""
 
-    def learn(self, trial: Trial, belief: B | None, forecast: Forecast | None) -> None:
+    def learn(self, trial: RunOutcome, belief: B | None, forecast: ByExpert | None) -> None:
         """Take in one trial, in closed form.
 
         `belief` is the one about its context (None for the first trial), `forecast` its forecast of this trial (None
@@ -191,5 +191,5 @@ class Family(Stateful, Protocol[B]):
     def remembered(self) -> Slots:
         """The situations in memory, as copies."""
 
-    def recent(self) -> Samples:
+    def recent(self) -> LatestSamples:
         """The latest samples, as copies; none where their order is not kept."""

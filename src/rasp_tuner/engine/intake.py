@@ -18,11 +18,11 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import FADING_SAMPLES
-from rasp_tuner.core.context_bounds import ContextBounds
-from rasp_tuner.core.context_metric import ALIKE
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.trusted_range import KNOWN_FROM_SAMPLES
+from rasp_tuner.base.common_constants import FADING_SAMPLES
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.trusted_range import KNOWN_FROM_SAMPLES
+from rasp_tuner.contexts.context_bounds import ContextBounds
+from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.intake_notes import MOST_FIRST, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import FADING_SAMPLES
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
+from rasp_tuner.base.common_constants import FADING_SAMPLES
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.trials import Trials, rows_field, trials_of
 

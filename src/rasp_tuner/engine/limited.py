@@ -13,17 +13,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.common_constants import LIKELY
-from rasp_tuner.core.metric_table import MetricTable
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal
-from rasp_tuner.core.state_checks import Field, checked, under
+from rasp_tuner.base.common_constants import LIKELY
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import Field, checked, under
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.optimizer.metric_table import MetricTable
+from rasp_tuner.optimizer.optimizer import Expected, LearnResult, Proposal
 from rasp_tuner.space import Layout
-from rasp_tuner.types import KEPT, Margin, Metric, Why
+from rasp_tuner.types import LIMIT_KEPT, Margin, Metric, Why
 
 MOST_CREDIT = 2.0  # broken limits that may be risked at once: at the start, and after a long time without any
 MAY_BE_KEPT = 0.5 * LIKELY  # probability, below which not even a first step is tried; below LIKELY, only that
@@ -133,12 +133,12 @@ class LimitedEngine:
         order = np.arange(len(best))
         points = np.array([self._legal(best), *self._way(start, self._legal(best), order), start])
         kept = self._kept(context, points)
-        safe = points[kept >= KEPT]
+        safe = points[kept >= LIMIT_KEPT]
         if not len(safe):
             return start
         point: Array = safe[int(self.main.outlook(context, safe).argmin())]
         proven = LIKELY if self.main.settings.find else PROVEN
-        if self._kept(context, self._default[None])[0] >= KEPT and self.main.better(context, point) < proven:
+        if self._kept(context, self._default[None])[0] >= LIMIT_KEPT and self.main.better(context, point) < proven:
             return self._default
         return point
 
@@ -199,13 +199,13 @@ class LimitedEngine:
 
     def _allowed(self, kept: float) -> bool:
         """Whether a suggestion keeps the limits, or likely does and the risk may be taken."""
-        return kept >= KEPT or (kept >= LIKELY and 1.0 - kept <= self._credit)
+        return kept >= LIMIT_KEPT or (kept >= LIKELY and 1.0 - kept <= self._credit)
 
     def _account(self, context: Array, asked: Array | None, metrics: Mapping[str, float] | None) -> None:
         """Book whether an own suggestion broke a limit; a failure did."""
         if asked is not None and self._know:
             broken = metrics is None or any(model.broken(context, metrics[model.name]) for model in self.limits)
-            self._credit = min(max(self._credit + 1.0 - KEPT - broken, -MOST_CREDIT), MOST_CREDIT)
+            self._credit = min(max(self._credit + 1.0 - LIMIT_KEPT - broken, -MOST_CREDIT), MOST_CREDIT)
 
     def _safe_ground(self, context: Array, *more: Array) -> Array:
         """[n, d] the default, what was tried lately, and what keeps each limit best."""
@@ -216,7 +216,7 @@ class LimitedEngine:
 
     def _best_of(self, context: Array, points: Array, kept: Array) -> Array:
         """The best of those that keep the limits; of none such, the one that is likeliest to."""
-        safe = kept >= KEPT
+        safe = kept >= LIMIT_KEPT
         if not safe.any():
             likeliest: Array = points[int(kept.argmax())]
             return likeliest

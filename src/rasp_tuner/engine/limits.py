@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from rasp_tuner.core.numerics import SMALLEST, Array
+from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.safety import FAR
 from rasp_tuner.engine.scalar_or_batch import erfc

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import NORMAL_FROM_SAMPLES
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
+from rasp_tuner.base.common_constants import NORMAL_FROM_SAMPLES
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
 
 TIMES = 1000.0  # the level or the width of what was seen, whichever is more: settings may be ruinous, levels may differ
 GOOD_SHARE = 0.1  # of that, for what is better than all before: enough to be the best, and to be looked at again

@@ -29,11 +29,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import NOISE_DEVIATIONS
-from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
+from rasp_tuner.base.common_constants import NOISE_DEVIATIONS
+from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.engine.budget import MOST_PRICE, START_STEPS
-from rasp_tuner.engine.family import Bill, Trial
+from rasp_tuner.engine.family import Bill, RunOutcome
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
 from rasp_tuner.engine.stops import STAKE
@@ -75,7 +75,13 @@ class MeasuredBill:
         self.squares = self.freedom = 0.0  # of runs of the default in a row, around their mean; degrees of freedom
 
     def learn(
-        self, objective: Objective, trial: Trial, at_default: bool, offer: Against | None, noise: float, wider: float
+        self,
+        objective: Objective,
+        trial: RunOutcome,
+        at_default: bool,
+        offer: Against | None,
+        noise: float,
+        wider: float,
     ) -> None:
         """Take in what a suggestion came to. `offer` sets it beside the default; None before the first sample.
 

@@ -3,8 +3,8 @@
 Every function is about one objective: of one tuner, whose losses are [C], or of B tuners, whose losses are [B, C].
 """
 
-from rasp_tuner.core.common_constants import FEWEST_SAMPLES
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import FEWEST_SAMPLES
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import LEAST_LOG, Objective
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, columns_of, numbers_of, rows_of

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.metric_table import MetricTable, reweighed
-from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken
+from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, broken
 from rasp_tuner.engine.family import Prices
 from rasp_tuner.engine.scalar_or_batch import (
     Condition,
@@ -35,6 +34,7 @@ from rasp_tuner.engine.scalar_or_batch import (
 )
 from rasp_tuner.engine.scale import levels_apart
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.optimizer.metric_table import MetricTable, reweighed
 from rasp_tuner.types import Direction, Metric, Scale
 
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
@@ -242,7 +242,7 @@ class Objective(MetricTable):
         """Look again at the scale, by the latest samples [n, .] and their losses [n, C]; whether it changed.
 
         A logarithm is for levels that differ by factors between situations; not while one of the samples has none.
-        Contexts are in units of their metric (core/context_metric.py).
+        Contexts are in units of their metric (contexts/context_metric.py).
         Of B tuners all have a first axis; `used` [B, n] says which samples there are, `looked` whose turn it is.
         """
         n, now = numbers_of(self._zero), self.uses_log[0]

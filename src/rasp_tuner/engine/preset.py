@@ -4,9 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.checks import number, show
-from rasp_tuner.core.metric_table import MetricTable
-from rasp_tuner.core.preset import Metrics, PresetKind, Setting, Settings
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
@@ -19,6 +17,8 @@ from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 from rasp_tuner.engine.settings import EngineSettings
 from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.optimizer.metric_table import MetricTable
+from rasp_tuner.optimizer.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Metric
 

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.objective import in_own_units
 from rasp_tuner.engine.safety import Against

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import NOISE_DEVIATIONS
-from rasp_tuner.core.numerics import SMALLEST, Array
-from rasp_tuner.core.state_checks import Field
+from rasp_tuner.base.common_constants import NOISE_DEVIATIONS
+from rasp_tuner.base.numerics import SMALLEST, Array
+from rasp_tuner.base.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.family import Belief, Choice, predict_one
 from rasp_tuner.engine.objective import Objective

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import Field, checked
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import Field, checked
 
 T = TypeVar("T")
 Number = Any  # a float, or an array [B]

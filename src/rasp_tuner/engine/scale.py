@@ -1,12 +1,12 @@
 """Whether a metric is compared by its logarithm: where its levels differ by factors between situations.
 
-Contexts are in units of their metric (core/context_metric.py). B are tuners, n samples of each, of which those in use
-count.
+Contexts are in units of their metric (contexts/context_metric.py). B are tuners, n samples of each, of which those in
+use count.
 """
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.engine.scalar_or_batch import Condition, Number

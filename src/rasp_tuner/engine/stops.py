@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import CHANGE_IN_A_ROW, NOISE_DEVIATIONS
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import Field, checked
+from rasp_tuner.base.common_constants import CHANGE_IN_A_ROW, NOISE_DEVIATIONS
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import Field, checked
 from rasp_tuner.engine.family import Belief, predict_one
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against

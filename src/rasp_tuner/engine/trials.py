@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.state_checks import Field
-from rasp_tuner.engine.family import Trial
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.state_checks import Field
+from rasp_tuner.engine.family import RunOutcome
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
 
@@ -28,7 +28,7 @@ class Trials:
     asked: Flags  # [n] whether they do, so that a budget counts them
 
     @classmethod
-    def of(cls, trial: Trial) -> "Trials":
+    def of(cls, trial: RunOutcome) -> "Trials":
         """That of one tuner."""
         point, context, losses, failed, asked = trial[:5]  # none of them was ended
         wanted = point if asked is None else asked
@@ -36,10 +36,10 @@ class Trials:
             point[None], context[None], losses[None], np.array([failed]), wanted[None], np.array([asked is not None])
         )
 
-    def one(self) -> Trial:
+    def one(self) -> RunOutcome:
         """What `of` was given."""
         asked = self.wanted[0] if self.asked[0] else None
-        return Trial(self.points[0], self.contexts[0], self.losses[0], bool(self.failed[0]), asked)
+        return RunOutcome(self.points[0], self.contexts[0], self.losses[0], bool(self.failed[0]), asked)
 
     def some(self, places: Places | Flags) -> "Trials":
         return Trials(*(array[places] for array in vars(self).values()))

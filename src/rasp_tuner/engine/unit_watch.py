@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS, ODD_DEVIATIONS
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.state_checks import Field, checked
-from rasp_tuner.core.trusted_range import Flags
+from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS, ODD_DEVIATIONS
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.state_checks import Field, checked
+from rasp_tuner.base.trusted_range import Flags
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, numbers_of
 from rasp_tuner.engine.trials import rows_field

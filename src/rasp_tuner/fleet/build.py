@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.context_bounds import ContextBounds
-from rasp_tuner.core.context_encoder import Schema, context_encoder
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_bounds import ContextBounds
+from rasp_tuner.contexts.context_encoder import Schema, context_encoder
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.state import Dims
@@ -18,6 +17,7 @@ from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
 from rasp_tuner.engine.unit_watch import UnitWatch
 from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.files import snapshot
 from rasp_tuner.fleet import records
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.tuners import Tuners, mapped

@@ -4,20 +4,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rasp_tuner.core.context_encoder import ContextEncoder
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_encoder import ContextEncoder
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.fleet.inputs import columns_of, contexts_of, on_host
-from rasp_tuner.fleet.knobs import Knobs
+from rasp_tuner.fleet.knobs import ContinuousKnobs
 from rasp_tuner.types import Metric
 
 
 class Checks:
     """Arguments as arrays with one row for each tuner in `rows`, its positions, by which errors name it."""
 
-    def __init__(self, metrics: Mapping[str, Metric], knobs: Knobs, encoder: ContextEncoder) -> None:
+    def __init__(self, metrics: Mapping[str, Metric], knobs: ContinuousKnobs, encoder: ContextEncoder) -> None:
         self._metrics, self._knobs, self._encoder = metrics, knobs, encoder
 
     def contexts(self, given: object, rows: Places) -> Array:

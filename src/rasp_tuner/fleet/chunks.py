@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
-from rasp_tuner.core.threads import one_thread
+from rasp_tuner.base.threads import one_thread
 from rasp_tuner.engine.kernel.masks import span
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.fleet.device import Device

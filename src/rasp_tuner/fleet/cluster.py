@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core.checks import show, whole
+from rasp_tuner.base.checks import show, whole
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.fleet.shard import ShardSettings
 from rasp_tuner.fleet.shard_group import Member, ShardGroup, found_in, load_ray, log

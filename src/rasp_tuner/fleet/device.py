@@ -2,8 +2,8 @@
 
 import os
 
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.batch import Batch
 from rasp_tuner.engine.kernel.gpu_compile import CompileError
 from rasp_tuner.engine.kernel.learn import start

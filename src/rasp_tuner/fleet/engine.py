@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
-from rasp_tuner.core.context_metric import z_of_many
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_metric import z_of_many
 from rasp_tuner.engine import intake
 from rasp_tuner.engine.engine import SCALE_SAMPLES
-from rasp_tuner.engine.kernel.batch import Beliefs, VersusDefault
+from rasp_tuner.engine.kernel.batch import Beliefs, BesideDefault
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Places
@@ -37,7 +37,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Samples:
+class FleetSamples:
     """What came of one point of each of n tuners."""
 
     points: Array  # [n, d]
@@ -61,7 +61,7 @@ class FleetEngine:
             return self._starts(tuners), None
         keys = DrawKeys(self.settings.seed, records.number, records.asks)
         beliefs, points, versus = tuners.batch.ask(contexts, keys, tuners.rows)
-        offer: VersusDefault | None = versus
+        offer: BesideDefault | None = versus
         second = known & located & (tuners.known("count") < 2.0) if located.any() else located
         if second.any():  # no first probe, where the fleet knows where optima are
             points, offer = np.where(second[:, None], beliefs.best(), points), None
@@ -88,7 +88,7 @@ class FleetEngine:
             start[failing] = draws(keys, self.dims.knobs)
         return start
 
-    def learn(self, tuners: Tuners, samples: Samples, belief: Beliefs | None = None) -> None:
+    def learn(self, tuners: Tuners, samples: FleetSamples, belief: Beliefs | None = None) -> None:
         """Take in one sample of each tuner, of which `belief` is from the ask, if there is one.
 
         A tuner that has seen nothing but failures does not come here with one more.
@@ -112,7 +112,7 @@ class FleetEngine:
         return np.where(known, self._proven(tuners, tuners.believe(contexts), PROVEN), self.default)
 
     def _checked(
-        self, tuners: Tuners, belief: Beliefs, points: Array, careful: Flags, versus: VersusDefault | None
+        self, tuners: Tuners, belief: Beliefs, points: Array, careful: Flags, versus: BesideDefault | None
     ) -> Array:
         """The points [n, d] unless guard, cost of switching or budget forbid them; `versus` is of these, if known."""
         if self.settings.guard is not None:
@@ -140,7 +140,7 @@ class FleetEngine:
         points: Array,
         careful: Flags,
         harmless: Callable[[Against], Flags],
-        versus: VersusDefault | None,
+        versus: BesideDefault | None,
     ) -> Array:
         """Points that are harmless beside the default; else the best known if that is, and better; else the default."""
         harmful = careful & ~harmless(self._beside(tuners, belief, points, versus))
@@ -157,7 +157,7 @@ class FleetEngine:
         better = self._beside(tuners, belief, best).better >= probability
         return np.where(better[:, None], best, self.default)
 
-    def _beside(self, tuners: Tuners, belief: Beliefs, points: Array, versus: VersusDefault | None = None) -> Against:
+    def _beside(self, tuners: Tuners, belief: Beliefs, points: Array, versus: BesideDefault | None = None) -> Against:
         """Points compared with the default, with a deviation as wide as calibration asks for."""
         level, mean, variance, expected, own, unsure = belief.versus_default(points) if versus is None else versus
         other = np.any(points != self.default, axis=1)

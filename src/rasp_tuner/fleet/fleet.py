@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.checks import show, whole
-from rasp_tuner.core.context_encoder import Schema, context_encoder
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.base.checks import show, whole
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.threads import methods_on_one_thread
+from rasp_tuner.contexts.context_encoder import Schema, context_encoder
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel import belief
 from rasp_tuner.engine.kernel.batch import Beliefs
@@ -24,10 +24,10 @@ from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.checks import Checks
 from rasp_tuner.fleet.chunks import Chunks
 from rasp_tuner.fleet.device import Device
-from rasp_tuner.fleet.engine import FleetEngine, Samples, Settings
+from rasp_tuner.fleet.engine import FleetEngine, FleetSamples, Settings
 from rasp_tuner.fleet.fleet_file import Progress
 from rasp_tuner.fleet.inputs import check_whole_runs, flags_of, rows_of
-from rasp_tuner.fleet.knobs import Knobs
+from rasp_tuner.fleet.knobs import ContinuousKnobs
 from rasp_tuner.fleet.prior import FleetPrior, combine, guide, summarise
 from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.space import Knob
@@ -92,7 +92,7 @@ class Fleet:
             space, metrics, context, default, seed=seed, budget=budget, guard=guard, switching_cost=switching_cost
         )
         plan, place = Plan.of(example), Device(device)
-        Knobs(plan.space)  # before anything is built
+        ContinuousKnobs(plan.space)  # before anything is built
         self._build(plan, place, blank(plan, place, size, 0), size, share, None)
 
     def _build(
@@ -101,7 +101,7 @@ class Fleet:
         self._plan, self._device, self._tuners, self._share, self._prior = plan, device, tuners, share, prior
         self._issued = issued  # numbers given to tuners so far
         self._lineages: dict[str, Mapping[str, Any]] = {}  # by number, of those that came as a Tuner
-        self._knobs, self._encoder = Knobs(plan.space), context_encoder(plan.context)
+        self._knobs, self._encoder = ContinuousKnobs(plan.space), context_encoder(plan.context)
         settings = Settings(plan.seed, plan.constants["switching_cost"], plan.constants["guard"])
         self._engine = FleetEngine(plan.dims, plan.default, settings)
         self._chunks = Chunks(device)
@@ -280,7 +280,7 @@ class Fleet:
 
         def one(tuners: Tuners, part: slice) -> None:
             own = [column[part] for column in values]
-            samples = Samples(points[part], contexts[part], own, flags[part], asked)
+            samples = FleetSamples(points[part], contexts[part], own, flags[part], asked)
             self._engine.learn(tuners, samples, None if beliefs is None else beliefs[part.start])
 
         self._beliefs = None

@@ -1,4 +1,4 @@
-"""The file of a fleet: snapshots (core/snapshot.py), one after the other, each with its length before it.
+"""The file of a fleet: snapshots (files/snapshot.py), one after the other, each with its length before it.
 
 layout   8 bytes   magic
          frame     a tuner of this fleet that knows nothing: space, metrics, context, settings
@@ -18,20 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import show, whole
-from rasp_tuner.core.lineage import Lineage
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, broken, under
+from rasp_tuner.base.checks import show, whole
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, broken, under
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel.convert import SLOTS, from_packed, to_packed
 from rasp_tuner.engine.kernel.state import Dims, Places, shapes
 from rasp_tuner.errors import RaspError, SnapshotError, SnapshotFileError
+from rasp_tuner.files import snapshot
 from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.prior import FleetPrior
 from rasp_tuner.fleet.records import restored
 from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.records.lineage import Lineage
 from rasp_tuner.tuner import Tuner
 
 Progress = Callable[[int, int], object]

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.checks import same_names, show
-from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder
-from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.base.checks import same_names, show
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import InvalidValue

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rasp_tuner.core.numerics import SMALLEST, Array
+from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.kernel.batch import Beliefs
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.learn import start

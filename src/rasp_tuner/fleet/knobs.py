@@ -10,18 +10,18 @@ from functools import cached_property
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import MOST_DIGITS, MOST_LEVELS, Float, Int, Knob, Space
 
 DOUBLE_DIGITS = 14  # that a float64 surely holds, after the first
-SAME = 1e-12  # as near to the default's coordinate is the default
+SAME_POINT = 1e-12  # as near to the default's coordinate is the default
 MOST_DECIMALS = 300  # before or after the point
 _POWERS = np.array([float(f"1e{k}") for k in range(-MOST_DECIMALS, MOST_DECIMALS + 1)])  # 10.0**k may be an ulp off
 
 
 @dataclass(frozen=True)
-class Knobs:
+class ContinuousKnobs:
     """The knobs of a space that is as good as continuous."""
 
     space: Space
@@ -49,7 +49,7 @@ class Knobs:
             return {name: table[:, i] for i, name in enumerate(self.space.knobs)}, (table - low) / (high - low)
         columns = [_value(knob, points[:, i]) for i, knob in enumerate(self.space.knobs.values())]
         for i, (value, place) in self._exact.items():
-            columns[i] = np.where(np.abs(points[:, i] - place) < SAME, value, columns[i])
+            columns[i] = np.where(np.abs(points[:, i] - place) < SAME_POINT, value, columns[i])
         own = [_place(knob, x) for knob, x in zip(self.space.knobs.values(), columns, strict=True)]
         return dict(zip(self.space.knobs, columns, strict=True)), np.stack(own, axis=1)
 

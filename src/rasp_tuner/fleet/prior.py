@@ -15,15 +15,15 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import broken, checked
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import broken, checked
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.engine.kernel.state import FIELDS, LARGEST_LEVEL_VARIANCE, LEAST_UNIT, Dims, Places, sizes
 from rasp_tuner.fleet.records import GIVEN, LOCATED
 from rasp_tuner.fleet.tuners import Tuners
 
 LEAST_TUNERS, LEAST_SAMPLES = 8, 10  # that have learned, and what they have learned from
-MOST_TUNERS = 512  # that are looked at
+MOST_PRIOR_TUNERS = 512  # that are looked at
 LOCATION_FLOOR, LOCATION_MOST = 0.01, 0.5  # variance of optima around the usual one, in u
 LOCATION_KNOWN = 0.1  # mean variance below which a new tuner begins there
 ALIKE_LOGS = 0.7  # deviation of log(curvature) up to which tuners are of one kind
@@ -60,7 +60,7 @@ class FleetPrior:
 
 @dataclass(frozen=True)
 class Summary:
-    """What some tuners know, in NumPy: a row for each of n with enough samples, MOST_TUNERS of them at most."""
+    """What some tuners know, in NumPy: a row for each of n with enough samples, MOST_PRIOR_TUNERS of them at most."""
 
     samples: Array  # [] of all the tuners, with those that have no row
     number: Array  # [n] of the tuner in its fleet
@@ -154,7 +154,7 @@ def _looked_at(numbers: Array) -> Places:
     What is chosen among the chosen of parts is then what is chosen among all.
     """
     drawn = draws(DrawKeys(0, numbers, np.zeros_like(numbers)), 1)[:, 0]
-    return np.sort(np.argsort(drawn, kind="stable")[:MOST_TUNERS])
+    return np.sort(np.argsort(drawn, kind="stable")[:MOST_PRIOR_TUNERS])
 
 
 def _units(some: Summary) -> tuple[float, float, float]:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import whole
-from rasp_tuner.core.context_encoder import Schema, context_encoder
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import whole
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_encoder import Schema, context_encoder
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.files import snapshot
 from rasp_tuner.fleet import fleet_file, single
 from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.checks import Checks
@@ -26,9 +26,9 @@ from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.fleet import PRIOR_EVERY, Contexts, Fleet, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
 from rasp_tuner.fleet.inputs import check_whole_runs, flags_of, rows_of
-from rasp_tuner.fleet.knobs import Knobs
+from rasp_tuner.fleet.knobs import ContinuousKnobs
 from rasp_tuner.fleet.prior import FleetPrior, combine
-from rasp_tuner.fleet.roster import Part, Roster
+from rasp_tuner.fleet.roster import Roster, ShardPart
 from rasp_tuner.fleet.shard_group import Call, ShardGroup
 from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.space import Knob
@@ -89,7 +89,7 @@ class RayFleet:
         self._end = weakref.finalize(self, end)
         self._tuners, self._certain = Roster(len(shards)), True
         self._prior: FleetPrior | None = None
-        self._checks = Checks(plan.metrics, Knobs(plan.space), context_encoder(plan.context))
+        self._checks = Checks(plan.metrics, ContinuousKnobs(plan.space), context_encoder(plan.context))
 
     def close(self) -> None:
         """End the shards; the fleet cannot be used any more. Snapshots in a folder that was given stay there."""
@@ -283,7 +283,7 @@ class RayFleet:
         self._certain = True
         return answers
 
-    def _params(self, parts: Sequence[Part], answers: Mapping[int, Mapping[str, Array]]) -> dict[str, Array]:
+    def _params(self, parts: Sequence[ShardPart], answers: Mapping[int, Mapping[str, Array]]) -> dict[str, Array]:
         return {
             name: _gathered(parts, {shard: params[name] for shard, params in answers.items()})
             for name in self._plan.space.knobs
@@ -304,11 +304,11 @@ class RayFleet:
             roster.guided[fresh] = True
 
 
-def _some(columns: Mapping[str, Array], part: Part) -> dict[str, Array]:
+def _some(columns: Mapping[str, Array], part: ShardPart) -> dict[str, Array]:
     return {name: column[part.at] for name, column in columns.items()}
 
 
-def _gathered(parts: Sequence[Part], answers: Mapping[int, Array], width: int | None = None) -> Array:
+def _gathered(parts: Sequence[ShardPart], answers: Mapping[int, Array], width: int | None = None) -> Array:
     """Places that shards gave, in the order of the call: [n], or [n, width]."""
     size = sum(len(part.at) for part in parts)
     gathered = np.zeros(size if width is None else (size, width))

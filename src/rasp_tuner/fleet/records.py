@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, broken, checked
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel.state import Dims
 

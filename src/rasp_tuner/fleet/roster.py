@@ -16,7 +16,7 @@ from rasp_tuner.fleet.shard_group import Call
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardPart:
     """What of a call is for one shard."""
 
     shard: int
@@ -76,8 +76,8 @@ class Roster:
         columns = (self.number, self.learned, self.waiting, self.guided)
         self.take_over(*(np.delete(column, rows) for column in columns))
 
-    def parts(self, rows: Places) -> list[Part]:
+    def parts(self, rows: Places) -> list[ShardPart]:
         """A call for these tuners, by shard."""
         shards = self._shard[rows]
         places = {int(shard): np.flatnonzero(shards == shard) for shard in np.unique(shards)}
-        return [Part(shard, self._place[rows[at]], at, int(self._sizes[shard])) for shard, at in places.items()]
+        return [ShardPart(shard, self._place[rows[at]], at, int(self._sizes[shard])) for shard, at in places.items()]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.threads import methods_on_one_thread
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import SnapshotFileError
+from rasp_tuner.files import snapshot
 from rasp_tuner.fleet.build import Plan, blank
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.fleet import Fleet

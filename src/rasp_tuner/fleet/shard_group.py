@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import MissingExtra, SnapshotFileError
 from rasp_tuner.fleet.shard import Change, ShardActor, ShardSettings
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.ledger import to_fields
-from rasp_tuner.core.lineage import named
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import under
+from rasp_tuner.base.checks import show
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import under
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files import snapshot
 from rasp_tuner.fleet.build import Plan, blank
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.records.ledger import to_fields
+from rasp_tuner.records.lineage import named
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.context_bounds import ContextBounds
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Stateful
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_bounds import ContextBounds
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.batch import Batch, Beliefs
@@ -22,6 +21,7 @@ from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
 from rasp_tuner.engine.unit_watch import UnitWatch
 from rasp_tuner.fleet.records import Records
+from rasp_tuner.optimizer.optimizer import Stateful
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.base.checks import show
 from rasp_tuner.contexts import ContextKind
-from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace, MissingExtra
 from rasp_tuner.integrations.shared import check_alike, labels_of, with_goal
 from rasp_tuner.space import Categorical, Value

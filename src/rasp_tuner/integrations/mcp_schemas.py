@@ -94,11 +94,11 @@ class ForgetArguments(StudyArguments):
     before: AwareDatetime | None = Field(default=None, description="And before then.")
 
 
-class Answer(BaseModel):
+class ToolAnswer(BaseModel):
     """What a tool gives as structured content."""
 
 
-class Gain(Answer):
+class GainAnswer(ToolAnswer):
     """What was gained a step over the default, above 0 where better, with its 95% interval."""
 
     kind: Literal["share", "difference"] = Field(description="Of the default's level (0.1 is 10% better), or in units.")
@@ -107,41 +107,41 @@ class Gain(Answer):
     high: Estimate | None = None
 
 
-class VersusDefault(Answer):
+class VersusDefaultAnswer(ToolAnswer):
     """The gain of suggestions over the default; `words` says it in a sentence."""
 
     measured: bool = Field(description="False: a forecast, no proof.")
     steps: int
-    gain: Gain | None = None
-    metrics: dict[str, Gain]
+    gain: GainAnswer | None = None
+    metrics: dict[str, GainAnswer]
     words: str
 
 
-class StudyRow(Answer):
+class StudyRowAnswer(ToolAnswer):
     name: str
     serves: Serves = Field(description="What an ask gets; suggestions explore, the other two are frozen.")
     learned: int = Field(description="Runs learned.")
     pending: int = Field(description="Suggestions that wait for their metrics.")
     waiting: int = Field(description="Suggestions that wait for a person; list_waiting has them.")
-    versus_default: VersusDefault | None = Field(default=None, description="Null while too little is known.")
+    versus_default: VersusDefaultAnswer | None = Field(default=None, description="Null while too little is known.")
     alerts: list[str] = Field(description="What is wrong, in words.")
     last_event_at: datetime | None
 
 
-class DamagedStudy(Answer):
+class DamagedStudyAnswer(ToolAnswer):
     name: str
     health: str
 
 
-class StudyPage(Answer):
-    studies: list[StudyRow]
+class StudyPage(ToolAnswer):
+    studies: list[StudyRowAnswer]
     total: int = Field(description="Studies found, on this page or not.")
     next_offset: int | None = Field(description="Where the next page begins; null if this is the last.")
     loading: int = Field(description="Studies of this page that the server is still reading: ask again.")
-    damaged: list[DamagedStudy]
+    damaged: list[DamagedStudyAnswer]
 
 
-class Budget(Answer):
+class BudgetAnswer(ToolAnswer):
     """What suggestions have cost and gained against the default, in steps of the default's loss."""
 
     share: Estimate
@@ -154,12 +154,12 @@ class Budget(Answer):
     error: Estimate | None = Field(None, description="Deviation of it.")
 
 
-class Switched(Answer):
+class SwitchedAnswer(ToolAnswer):
     by: str | None = Field(description="Id of the key that did it; local without keys.")
     at: datetime
 
 
-class StudyEvent(Answer):
+class StudyEvent(ToolAnswer):
     """On the timeline: novel (a new situation), freeze, unfreeze, default and others."""
 
     model_config = ConfigDict(extra="allow")
@@ -170,29 +170,28 @@ class StudyEvent(Answer):
     by: str | None = None
 
 
-class StudyDetails(StudyRow):
+class StudyDetails(StudyRowAnswer):
     space: dict[str, dict[str, Any]] = Field(description=f"Knobs; of many choices the first {MOST_CHOICES} or fewer.")
     constraints: list[str]
     default: Params = Field(description="What ran before tuning.")
     metrics: dict[str, dict[str, Any]]
     context: dict[str, Any] | list[str] | int | None = Field(description="Names, with kinds; or how many numbers.")
     preset: str
-    switched: Switched | None = Field(description="Who froze or unfroze it last.")
+    switched: SwitchedAnswer | None = Field(description="Who froze or unfroze it last.")
     asks: int
     tells: int
     failures: int
     observations: int
     expired: int
     failure_share: float = Field(description="Of the latest 200 steps or so.")
-    budget: Budget | None
+    budget: BudgetAnswer | None
     budget_words: str
-    savings_words: str = Field(description="What was saved against the default, as measured.")
     exploring: str = Field(description="Whether it still tries what is less known.")
     health: str
     events: list[StudyEvent] = Field(description=f"The latest {MOST_EVENTS}, oldest first.")
 
 
-class Suggestion(Answer):
+class SuggestionAnswer(ToolAnswer):
     id: str
     asked_at: datetime
     status: Literal["pending", "expired", "told", "failed"]
@@ -203,12 +202,12 @@ class Suggestion(Answer):
     failure: str | None = Field(description="Why it failed, as the program said.")
 
 
-class SuggestionList(Answer):
+class SuggestionList(ToolAnswer):
     study: str
-    suggestions: list[Suggestion] = Field(description="Newest first.")
+    suggestions: list[SuggestionAnswer] = Field(description="Newest first.")
 
 
-class Explanation(Suggestion):
+class ExplanationAnswer(SuggestionAnswer):
     words: str = Field(description="Why it was suggested and what came of it.")
     metric: str | None = Field(description="In whose units the numbers below are; null: a sum of several metrics.")
     expected: Estimate | None = Field(description="What was expected of it; null while too little was known.")
@@ -218,22 +217,22 @@ class Explanation(Suggestion):
     novelty: Estimate | None = Field(description="0: the situation was well known, 1: new.")
 
 
-class Margin(Answer):
+class MarginAnswer(ToolAnswer):
     expected: Estimate
     bound: Estimate = Field(description="Nine runs of ten keep it.")
     limit: Estimate
     kept: Estimate = Field(description="Probability that a run keeps the limit.")
 
 
-class Recommendation(Answer):
+class Recommendation(ToolAnswer):
     study: str
     params: Params
     default: Params
     is_default: bool = Field(description="Nothing was shown to be better than the default here (80%).")
-    margins: dict[str, Margin] = Field(description="Of every metric with a limit.")
+    margins: dict[str, MarginAnswer] = Field(description="Of every metric with a limit.")
 
 
-class Expected(Answer):
+class ExpectedAnswer(ToolAnswer):
     """The mean of a metric in its own unit, and the interval of that mean (90%); single runs scatter more."""
 
     mean: Estimate
@@ -241,31 +240,31 @@ class Expected(Answer):
     high: Estimate
 
 
-class Forecast(Answer):
+class ForecastAnswer(ToolAnswer):
     params: Params
-    metrics: dict[str, Expected] = Field(description="Empty while too little is known.")
+    metrics: dict[str, ExpectedAnswer] = Field(description="Empty while too little is known.")
     better: Estimate | None = Field(description="Probability of beating the default here; null for the default itself.")
-    margins: dict[str, Margin]
+    margins: dict[str, MarginAnswer]
 
 
-class WhatIf(Answer):
+class WhatIfToolAnswer(ToolAnswer):
     study: str
     words: str
-    given: Forecast
-    default: Forecast
-    recommended: Forecast
+    given: ForecastAnswer
+    default: ForecastAnswer
+    recommended: ForecastAnswer
     runs: float | None = Field(description="Earlier runs in a situation like this one: few mean a guess.")
     ago: float | None = Field(description="How many runs ago the latest of them was.")
 
 
-class State(Answer):
+class ServingAnswer(ToolAnswer):
     study: str
     serves: Serves
     frozen: bool
-    switched: Switched | None
+    switched: SwitchedAnswer | None
 
 
-class WaitingSuggestion(Answer):
+class WaitingSuggestionAnswer(ToolAnswer):
     id: str
     asked_at: datetime
     until: datetime = Field(description="When it is dropped, if nobody answers.")
@@ -278,18 +277,18 @@ class WaitingSuggestion(Answer):
     words: str = Field(description="Why it is suggested.")
 
 
-class WaitingList(Answer):
+class WaitingList(ToolAnswer):
     study: str
-    waiting: list[WaitingSuggestion]
+    waiting: list[WaitingSuggestionAnswer]
 
 
-class Decision(Answer):
+class Decision(ToolAnswer):
     study: str
     waiting: str
     status: Literal["approved", "refused"]
 
 
-class Forgotten(Answer):
+class ForgottenAnswer(ToolAnswer):
     study: str
     erased: int = Field(description="Records that were erased.")
     files_clean: bool = Field(description="Whether the bytes are gone from the files; if not, they will be shortly.")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rasp_tuner.base.checks import STUDY_NAME, printable, show
 from rasp_tuner.client import AccessDenied, AsyncClient, ServerUnavailable, UnknownStudy
-from rasp_tuner.core.checks import STUDY_NAME, printable, show
 from rasp_tuner.errors import InvalidValue, MissingExtra, RaspError, UnknownSuggestion
 
 try:

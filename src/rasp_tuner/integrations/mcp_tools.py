@@ -21,10 +21,10 @@ Right = Literal["read", "admin"]  # scopes of keys
 class Tool:
     """One tool; the first line of `call`'s docstring says what it gives."""
 
-    call: Callable[[AsyncClient, Any], Awaitable[schemas.Answer]]
+    call: Callable[[AsyncClient, Any], Awaitable[schemas.ToolAnswer]]
     title: str
     takes: type[schemas.Arguments]
-    gives: type[schemas.Answer]
+    gives: type[schemas.ToolAnswer]
     needs: Right = "read"
     destroys: bool = False
 
@@ -43,11 +43,11 @@ async def list_studies(client: AsyncClient, given: schemas.ListArguments) -> sch
     page = await client.studies_page(given.limit, given.offset, given.find, given.sort)
     following = given.offset + given.limit
     return schemas.StudyPage(
-        studies=[schemas.StudyRow(**_row(view)) for view in page["studies"]],
+        studies=[schemas.StudyRowAnswer(**_row(view)) for view in page["studies"]],
         total=page["total"],
         next_offset=following if following < page["total"] else None,
-        loading=page.get("loading", 0),
-        damaged=page.get("damaged", []),
+        loading=page["loading"],
+        damaged=page["damaged"],
     )
 
 
@@ -56,7 +56,7 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
     counts, alerts, and the latest events."""
     study = await _study(client, given)
     view, history = await study.view(), await study.history(points=1)
-    budget = view.get("budget_report")
+    budget = view["budget_report"]
     return schemas.StudyDetails(
         **_row(view),
         **{name: view[name] for name in ("metrics", "preset")},
@@ -64,14 +64,13 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
         context=_short_schema(view["context"]),
         **{name: view[name] for name in ("asks", "tells", "failures", "observations", "expired")},
         space=_short_space(view["space"]),
-        constraints=_short(view.get("constraints", [])),
+        constraints=_short(view["constraints"]),
         switched=_switched(view),
-        failure_share=view.get("failure_share", 0.0),
-        budget=None if budget is None else schemas.Budget(**budget),
+        failure_share=view["failure_share"],
+        budget=None if budget is None else schemas.BudgetAnswer(**budget),
         budget_words="No budget." if budget is None else str(Budget(**budget)),
-        savings_words=_savings_words(view),
         exploring=(view.get("looks") or {"words": "Nothing was answered yet."})["words"],
-        health=view.get("health", "good"),
+        health=view["health"],
         events=[
             schemas.StudyEvent(**{**event, "at": _moment(event["at"])}) for event in history["events"][-MOST_EVENTS:]
         ],
@@ -82,11 +81,11 @@ async def list_suggestions(client: AsyncClient, given: schemas.SuggestionsArgume
     """The newest suggestions of a study: the situation of each, the settings, and the metrics that came back.
     Their ids are for explain."""
     study = await _study(client, given)
-    found = [schemas.Suggestion(**_suggestion(one)) for one in await study.suggestions(given.limit)]
+    found = [schemas.SuggestionAnswer(**_suggestion(one)) for one in await study.suggestions(given.limit)]
     return schemas.SuggestionList(study=given.study, suggestions=found)
 
 
-async def explain(client: AsyncClient, given: schemas.ExplainArguments) -> schemas.Explanation:
+async def explain(client: AsyncClient, given: schemas.ExplainArguments) -> schemas.ExplanationAnswer:
     """Why a suggestion was made: which knobs changed, what was expected of them beside the default, how sure that
     was, whether the situation was known; and what came of it."""
     study = await _study(client, given)
@@ -104,7 +103,7 @@ async def explain(client: AsyncClient, given: schemas.ExplainArguments) -> schem
         "better": _signed(why, "better", 1.0),
         "novelty": _signed(why, "novelty", 1.0),
     }
-    return schemas.Explanation(**_suggestion(found), words=_short_words(words), **told)
+    return schemas.ExplanationAnswer(**_suggestion(found), words=_short_words(words), **told)
 
 
 async def recommend(client: AsyncClient, given: schemas.ContextArguments) -> schemas.Recommendation:
@@ -122,7 +121,7 @@ async def recommend(client: AsyncClient, given: schemas.ContextArguments) -> sch
     )
 
 
-async def what_if(client: AsyncClient, given: schemas.WhatIfArguments) -> schemas.WhatIf:
+async def what_if(client: AsyncClient, given: schemas.WhatIfArguments) -> schemas.WhatIfToolAnswer:
     """What some settings are expected to give in a situation, beside the default and the recommendation, and how
     sure that is. Changes nothing: ask before anything is changed."""
     study = await _study(client, given)
@@ -130,10 +129,10 @@ async def what_if(client: AsyncClient, given: schemas.WhatIfArguments) -> schema
     answer = found.to_json()
     for name in ("given", "default", "recommended"):
         answer[name]["params"] = _short(answer[name]["params"])
-    return schemas.WhatIf(study=given.study, words=_short_words(str(found)), **answer)
+    return schemas.WhatIfToolAnswer(study=given.study, words=_short_words(str(found)), **answer)
 
 
-async def freeze(client: AsyncClient, given: schemas.StudyArguments) -> schemas.State:
+async def freeze(client: AsyncClient, given: schemas.StudyArguments) -> schemas.ServingAnswer:
     """Stops exploring: every ask gets the best known settings for its situation, until unfreeze. What is told is
     still learned."""
     study = await _study(client, given)
@@ -141,14 +140,14 @@ async def freeze(client: AsyncClient, given: schemas.StudyArguments) -> schemas.
     return _state(await study.view())
 
 
-async def unfreeze(client: AsyncClient, given: schemas.StudyArguments) -> schemas.State:
+async def unfreeze(client: AsyncClient, given: schemas.StudyArguments) -> schemas.ServingAnswer:
     """Explores again, after freeze or back_to_default."""
     study = await _study(client, given)
     await study.unfreeze()
     return _state(await study.view())
 
 
-async def back_to_default(client: AsyncClient, given: schemas.StudyArguments) -> schemas.State:
+async def back_to_default(client: AsyncClient, given: schemas.StudyArguments) -> schemas.ServingAnswer:
     """Has every ask get the default, which is what ran before tuning, until unfreeze. Nothing that was learned is
     lost."""
     study = await _study(client, given)
@@ -160,7 +159,7 @@ async def list_waiting(client: AsyncClient, given: schemas.StudyArguments) -> sc
     """The suggestions of a study that wait for a person: what each would change against what runs, why, and at which
     cost its run should be ended. Empty where suggestions need no approval."""
     study = await _study(client, given)
-    found = [schemas.WaitingSuggestion(**_waiting(one)) for one in await study.waiting()]
+    found = [schemas.WaitingSuggestionAnswer(**_waiting(one)) for one in await study.waiting()]
     return schemas.WaitingList(study=given.study, waiting=found)
 
 
@@ -176,7 +175,7 @@ async def refuse(client: AsyncClient, given: schemas.RefuseArguments) -> schemas
     return schemas.Decision(study=given.study, waiting=given.waiting, status="refused")
 
 
-async def forget(client: AsyncClient, given: schemas.ForgetArguments) -> schemas.Forgotten:
+async def forget(client: AsyncClient, given: schemas.ForgetArguments) -> schemas.ForgottenAnswer:
     """Erases records of a study for good: those that meet all given conditions. The study learns again from the
     rest, and the bytes are removed from the server's files. It cannot be undone: confirm must be the study's name."""
     if given.confirm != given.study:
@@ -196,7 +195,7 @@ async def forget(client: AsyncClient, given: schemas.ForgetArguments) -> schemas
         raise InvalidValue("say which records: suggestions, observations, context, after or before; nothing was erased")
     study = await _study(client, given)
     done = await study.forget(**which)
-    return schemas.Forgotten(
+    return schemas.ForgottenAnswer(
         study=given.study, erased=done["erased"], files_clean=done["scrubbed"], removed_backups=done["backups"]
     )
 
@@ -205,16 +204,16 @@ TOOLS = (
     Tool(list_studies, "List studies", schemas.ListArguments, schemas.StudyPage),
     Tool(show_study, "Show a study", schemas.StudyArguments, schemas.StudyDetails),
     Tool(list_suggestions, "List suggestions", schemas.SuggestionsArguments, schemas.SuggestionList),
-    Tool(explain, "Explain a suggestion", schemas.ExplainArguments, schemas.Explanation),
+    Tool(explain, "Explain a suggestion", schemas.ExplainArguments, schemas.ExplanationAnswer),
     Tool(recommend, "Best known settings", schemas.ContextArguments, schemas.Recommendation),
-    Tool(what_if, "What would settings give?", schemas.WhatIfArguments, schemas.WhatIf),
+    Tool(what_if, "What would settings give?", schemas.WhatIfArguments, schemas.WhatIfToolAnswer),
     Tool(list_waiting, "What waits for approval", schemas.StudyArguments, schemas.WaitingList),
     Tool(approve, "Let a suggestion run", schemas.ApproveArguments, schemas.Decision, "admin"),
     Tool(refuse, "Refuse a suggestion", schemas.RefuseArguments, schemas.Decision, "admin"),
-    Tool(freeze, "Stop exploring", schemas.StudyArguments, schemas.State, "admin"),
-    Tool(unfreeze, "Explore again", schemas.StudyArguments, schemas.State, "admin"),
-    Tool(back_to_default, "Back to the default", schemas.StudyArguments, schemas.State, "admin"),
-    Tool(forget, "Erase records for good", schemas.ForgetArguments, schemas.Forgotten, "admin", destroys=True),
+    Tool(freeze, "Stop exploring", schemas.StudyArguments, schemas.ServingAnswer, "admin"),
+    Tool(unfreeze, "Explore again", schemas.StudyArguments, schemas.ServingAnswer, "admin"),
+    Tool(back_to_default, "Back to the default", schemas.StudyArguments, schemas.ServingAnswer, "admin"),
+    Tool(forget, "Erase records for good", schemas.ForgetArguments, schemas.ForgottenAnswer, "admin", destroys=True),
 )
 
 
@@ -229,15 +228,15 @@ def _moment(at: float) -> datetime:
 
 
 def _row(view: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a StudyRow; servers of version 0.1 have no alerts."""
+    """Fields of a StudyRowAnswer."""
     return {
         "name": view["name"],
-        "serves": view.get("serves", "recommendation" if view["frozen"] else "suggestions"),
+        "serves": view["serves"],
         "learned": view["learned"],
         "pending": view["pending"],
-        "waiting": view.get("waiting", 0),
-        "versus_default": _gain(view.get("versus_default")),
-        "alerts": view.get("alerts", []),
+        "waiting": view["waiting"],
+        "versus_default": _gain(view["versus_default"]),
+        "alerts": view["alerts"],
         "last_event_at": None if view["last_event_at"] is None else _moment(view["last_event_at"]),
     }
 
@@ -286,19 +285,13 @@ def _signed(why: Mapping[str, Any] | None, name: str, sign: float) -> float | No
     return None if value is None else sign * value
 
 
-def _savings_words(view: Mapping[str, Any]) -> str:
-    """What was saved, as measured; servers before 0.2 do not tell."""
-    savings = view.get("savings")
-    return "Not measured: the study has no holdout and no controls." if savings is None else _short(savings["words"])
+def _switched(view: Mapping[str, Any]) -> schemas.SwitchedAnswer | None:
+    switched = view["switched"]
+    return None if switched is None else schemas.SwitchedAnswer(by=switched["by"], at=_moment(switched["at"]))
 
 
-def _switched(view: Mapping[str, Any]) -> schemas.Switched | None:
-    switched = view.get("switched")
-    return None if switched is None else schemas.Switched(by=switched["by"], at=_moment(switched["at"]))
-
-
-def _state(view: Mapping[str, Any]) -> schemas.State:
-    return schemas.State(
+def _state(view: Mapping[str, Any]) -> schemas.ServingAnswer:
+    return schemas.ServingAnswer(
         study=view["name"], serves=_row(view)["serves"], frozen=view["frozen"], switched=_switched(view)
     )
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from rasp_tuner.core.checks import number, show
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.errors import InvalidValue, MissingExtra
 from rasp_tuner.tuner import Tuner
 
@@ -35,7 +35,7 @@ from rasp_tuner.integrations.mlflow_steps import Step, TextNumbers, clean, defin
 
 log = logging.getLogger("rasp_tuner")
 NEXT_STEP = "rasp.next_step"  # the tag of a run that says which step is to be logged next
-MOST_WAITING = 10_000  # steps
+MOST_STEPS_WAITING = 10_000  # steps
 LARGEST_BATCH = 800  # values in one request; MLflow takes 1,000 with params and tags
 PARAMS_AT_ONCE = 100
 REACHABLE_S = 5.0  # to wait for a connection
@@ -131,7 +131,7 @@ class MlflowLogger:
             with self._changed:
                 self._params |= {name: text for name, text in described.items() if name not in self._sent_params}
                 self._steps.extend(steps)
-                over = max(len(self._steps) - MOST_WAITING, 0)
+                over = max(len(self._steps) - MOST_STEPS_WAITING, 0)
                 for _ in range(over):
                     self._steps.popleft()
                 if missed + over and not self._lost:

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.step_record import MOST_STEPS
 from rasp_tuner.errors import RaspError
+from rasp_tuner.files import snapshot
+from rasp_tuner.records.step_record import MOST_STEPS
 from rasp_tuner.tuner import Tuner
 
 log = logging.getLogger("rasp_tuner")
 GROUPS = ("knob", "context", "forecast", "situation", "budget", "run")
-NUMBERS = "numbers."  # before the names of tags that say what numbers stand for
+NUMBER_TAG = "numbers."  # before the names of tags that say what numbers stand for
 MOST_TEXTS, LONGEST_LABEL = 50, 80  # texts of one name that get numbers; a tag holds them
 LONGEST_NAME, LONGEST_TEXT, LONGEST_TAG = 250, 500, 5000  # that every store of MLflow takes
-FORECAST = {"expected": "expected", "expected_default": "default", "deviation": "deviation", "better": "better"}
+FORECAST_NAMES = {"expected": "expected", "expected_default": "default", "deviation": "deviation", "better": "better"}
 Step = tuple[int, dict[str, Any]]  # its number, and values by name
 
 
@@ -27,7 +27,7 @@ class TextNumbers:
 
     def __init__(self, tags: Mapping[str, str]) -> None:
         """`tags` are of a run that goes on."""
-        known = {name.removeprefix(NUMBERS): text for name, text in tags.items() if name.startswith(NUMBERS)}
+        known = {name.removeprefix(NUMBER_TAG): text for name, text in tags.items() if name.startswith(NUMBER_TAG)}
         self._known: dict[str, dict[str, int]] = {name: _read_tag(name, text) for name, text in known.items()}
 
     def numbers(self, values: Mapping[str, Any]) -> dict[str, float]:
@@ -37,7 +37,7 @@ class TextNumbers:
 
     def tags(self) -> dict[str, str]:
         """What the numbers stand for, as in {"numbers.context/region": '{"eu": 0, "us": 1}'}."""
-        return {f"{NUMBERS}{name}": _tag(own) for name, own in self._known.items()}
+        return {f"{NUMBER_TAG}{name}": _tag(own) for name, own in self._known.items()}
 
     def _number(self, name: str, value: Any) -> float | None:
         if value is None or isinstance(value, int | float):
@@ -90,7 +90,7 @@ def _values(tuner: Tuner, row: Mapping[str, Any]) -> dict[str, Any]:
     context = row["context"] or {}
     named = context.items() if isinstance(context, Mapping) else enumerate(context)
     found |= {f"context/{name}": value for name, value in named}
-    found |= {f"forecast/{ours}": row[name] for name, ours in FORECAST.items()}
+    found |= {f"forecast/{ours}": row[name] for name, ours in FORECAST_NAMES.items()}
     found |= {"run/failed": row["failed"], "run/default": row["default"], "run/chosen_by": row["chosen_by"]}
     with suppress(RaspError):  # reasons of the latest thousand suggestions are kept
         why = tuner.reasons(row["id"]).explanation() if row["id"] is not None else None
@@ -119,5 +119,5 @@ def _read_tag(name: str, text: str) -> dict[str, int]:
         found = json.loads(text)
         if isinstance(found, dict) and all(type(number) is int for number in found.values()):
             return found
-    log.warning("the tag %s%s of the run cannot be read: texts get new numbers from now on", NUMBERS, name)
+    log.warning("the tag %s%s of the run cannot be read: texts get new numbers from now on", NUMBER_TAG, name)
     return {}

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.client import Client, ServerUnavailable, Study, UnknownStudy
-from rasp_tuner.core.checks import number, show
-from rasp_tuner.core.flags import AS_DEFAULT, LEASE_S, MOST_LEASES, VALUE, outcome, readings
 from rasp_tuner.errors import InvalidSpace, InvalidValue, MissingExtra, RaspError
+from rasp_tuner.feature_flags import AS_DEFAULT, FLAG_LEASE_S, MOST_LEASES, VALUE, outcome, readings
 from rasp_tuner.tuner import Tuner
 
 try:
@@ -32,10 +32,10 @@ except ModuleNotFoundError as reason:
         "RaspProvider needs openfeature-sdk, which is not installed: pip install 'rasp-tuner[openfeature]'"
     ) from reason
 
-from rasp_tuner.integrations.openfeature_flags import Evaluation, Flag, StudyFlag, TunerFlag
+from rasp_tuner.integrations.openfeature_flags import Evaluation, LeasedFlag, StudyFlag, TunerFlag
 
 T = TypeVar("T")
-TRY_AGAIN_S = 5.0  # after a server did not answer: a program that starts without it does not wait for every flag
+TRY_SERVER_AGAIN_S = 5.0  # after a server did not answer: a program that starts without it does not wait for every flag
 FLUSH_S = 5.0  # for what was tracked, when a provider ends
 ObjectValue = Sequence[FlagValueType] | Mapping[str, FlagValueType]
 
@@ -50,15 +50,15 @@ class RaspProvider(AbstractProvider):
     while the server is away, and what is tracked meanwhile is sent later.
     """
 
-    def __init__(self, source: Mapping[str, Tuner | Study] | Client, *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, source: Mapping[str, Tuner | Study] | Client, *, lease_s: float = FLAG_LEASE_S) -> None:
         super().__init__()
         self._lease_s = number("lease_s", lease_s, InvalidSpace)
         if self._lease_s <= 0.0:
             raise InvalidSpace(f"lease_s must be above 0, got {show(lease_s)}")
         self._client = source if isinstance(source, Client) else None
-        self._flags: dict[str, Flag] = {}
+        self._flags: dict[str, LeasedFlag] = {}
         self._try_again_at = 0.0  # monotonic, to open studies
-        self._found: dict[str, tuple[Flag, str | None]] = {}  # by key
+        self._found: dict[str, tuple[LeasedFlag, str | None]] = {}  # by key
         if self._client is not None:
             return
         if not isinstance(source, Mapping) or not source:
@@ -67,7 +67,7 @@ class RaspProvider(AbstractProvider):
             if not isinstance(name, str) or not name or not isinstance(given, Tuner | Study):
                 raise InvalidSpace(f"source[{name!r}] must be a Tuner or a Study under a text, got {show(given)}")
             source_of = TunerFlag(given) if isinstance(given, Tuner) else StudyFlag(given)
-            self._flags[name] = Flag(name, source_of, self._lease_s)
+            self._flags[name] = LeasedFlag(name, source_of, self._lease_s)
 
     def get_metadata(self) -> Metadata:
         return Metadata(name="RASP-Tuner")
@@ -176,7 +176,7 @@ class RaspProvider(AbstractProvider):
             return _details(flag, knob, found, default, AS_DEFAULT)
         return _details(flag, knob, found, typed(key, value), found.reason)
 
-    def _evaluated(self, flag: Flag, seen: EvaluationContext) -> Evaluation:
+    def _evaluated(self, flag: LeasedFlag, seen: EvaluationContext) -> Evaluation:
         try:
             return flag.evaluate(seen.targeting_key, seen.attributes)
         except UnknownStudy:
@@ -185,7 +185,7 @@ class RaspProvider(AbstractProvider):
                 self._found.clear()
             raise
 
-    def _find(self, key: str) -> tuple[Flag, str | None]:
+    def _find(self, key: str) -> tuple[LeasedFlag, str | None]:
         """The flag that a key begins with, the longest that there is, and what follows it."""
         if (known := self._found.get(key)) is not None:
             return known
@@ -197,7 +197,7 @@ class RaspProvider(AbstractProvider):
                 return flag, rest
         raise _not_found(key)
 
-    def _open(self, name: str) -> Flag | None:
+    def _open(self, name: str) -> LeasedFlag | None:
         """The flag of a study of the server; None if there is none."""
         if self._client is None:
             return None
@@ -208,9 +208,9 @@ class RaspProvider(AbstractProvider):
         except UnknownStudy:
             return None
         except ServerUnavailable:
-            self._try_again_at = time.monotonic() + TRY_AGAIN_S
+            self._try_again_at = time.monotonic() + TRY_SERVER_AGAIN_S
             raise
-        return self._flags.setdefault(name, Flag(name, StudyFlag(study, study.view()), self._lease_s))
+        return self._flags.setdefault(name, LeasedFlag(name, StudyFlag(study, study.view()), self._lease_s))
 
 
 class _Errors:
@@ -235,7 +235,7 @@ def _not_found(key: str) -> OpenFeatureError:
     return FlagNotFoundError(f"no flag {show(key)}: a key is the name of a tuner or study, or name.knob")
 
 
-def _details(flag: Flag, knob: str | None, found: Evaluation, value: T, reason: str) -> FlagResolutionDetails[T]:
+def _details(flag: LeasedFlag, knob: str | None, found: Evaluation, value: T, reason: str) -> FlagResolutionDetails[T]:
     metadata: dict[str, bool | int | float | str] = {"study": flag.name, "leaseUntil": found.until}
     if knob is not None:
         metadata["knob"] = knob

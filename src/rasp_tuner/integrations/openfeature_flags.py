@@ -12,8 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from rasp_tuner.client import Study, is_fallback
-from rasp_tuner.core.flags import AS_DEFAULT, EXPLORING, MOST_LEASES, NOT_ASKED, Outcome, known_context, reason_for
 from rasp_tuner.errors import AlreadyAnswered, ExpiredSuggestion, InvalidValue
+from rasp_tuner.feature_flags import (
+    AS_DEFAULT,
+    EXPLORING,
+    MOST_LEASES,
+    NOT_ASKED,
+    TrackedOutcome,
+    known_context,
+    reason_for,
+)
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Suggestion
 
@@ -48,7 +56,7 @@ class TunerFlag:
             made = self._tuner.ask(context)
             return made, reason_for(made.params, self._tuner.default, self._tuner.recommend(context))
 
-    def tell(self, id: str, told: Outcome) -> None:
+    def tell(self, id: str, told: TrackedOutcome) -> None:
         with self._lock:
             if told.metrics is None:
                 self._tuner.tell_failed(id, told.failure)
@@ -92,7 +100,7 @@ class StudyFlag:
             return made, NOT_ASKED
         return made, AS_DEFAULT if made.params == self._view.get("default") else EXPLORING
 
-    def tell(self, id: str, told: Outcome) -> None:
+    def tell(self, id: str, told: TrackedOutcome) -> None:
         """In the background: whoever tracks may not wait."""
         if told.metrics is None:
             self._study.tell_failed_later(id, told.failure)
@@ -122,7 +130,7 @@ class StudyFlag:
         return self._view
 
 
-class Flag:
+class LeasedFlag:
     """A tuner or a study under the name of a flag, with its leases; thread-safe, bounded."""
 
     def __init__(self, name: str, source: TunerFlag | StudyFlag, lease_s: float) -> None:
@@ -130,7 +138,7 @@ class Flag:
         self._lock = threading.Lock()
         self._asking = [threading.Lock() for _ in range(ASKS_AT_ONCE)]
         self._latest: dict[str, Evaluation] = {}  # by hash of the targeting key, oldest first
-        self._told: dict[str, Outcome] = {}  # by id
+        self._told: dict[str, TrackedOutcome] = {}  # by id
 
     def evaluate(self, targeting_key: str | None, attributes: Mapping[str, Any]) -> Evaluation:
         """The suggestion of a targeting key, or a new one; without a targeting key always a new one."""
@@ -166,7 +174,7 @@ class Flag:
             return None
         return found if found.mode == self.source.mode else None
 
-    def track(self, targeting_key: str | None, told: Outcome) -> None:
+    def track(self, targeting_key: str | None, told: TrackedOutcome) -> None:
         """Tell an outcome, once."""
         id = told.variant or self._latest_id(targeting_key or "")
         with self._lock:

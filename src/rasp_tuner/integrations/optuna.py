@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.base.checks import show
+from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra
 from rasp_tuner.space import Float, Params, Value
 from rasp_tuner.tuner import BUDGET, Context, Tuner
@@ -40,7 +40,7 @@ log = logging.getLogger("rasp_tuner")
 CONTEXT = "context"  # the user attribute of a trial that holds its context
 ASKED = "rasp:asked"  # the system attribute of a trial that this class sampled
 STOP = "rasp:stop"  # the one that holds from which value on it should be ended
-STOPPED = "rasp:stopped"  # the one of a trial that RaspPruner has ended
+STOPPED_KEY = "rasp:stopped"  # the one of a trial that RaspPruner has ended
 MOST_WAITING = 1000  # trials without an end whose suggestions are kept, as many as a tuner keeps
 Pruned = Literal["value", "failed", "ignore"]
 Failed = Literal["failed", "ignore"]
@@ -255,7 +255,7 @@ class RaspSampler(BaseSampler):
             suggestion = self._tuner.ask(context)
         known = self._start
         ran = {name: to_knob(self._space[name], value) for name, value in trial.params.items() if name in known}
-        lesson, stopped = self._lesson(trial), STOPPED in trial.system_attrs
+        lesson, stopped = self._lesson(trial), STOPPED_KEY in trial.system_attrs
         if lesson == "ignore" or not ran:
             return None
         if suggestion is not None:
@@ -271,7 +271,7 @@ class RaspSampler(BaseSampler):
         """What a trial teaches: its values by the names of metrics, that it failed, or nothing."""
         if trial.state is TrialState.FAIL:
             return self._failed
-        if trial.state is TrialState.PRUNED and self._pruned != "value" and STOPPED not in trial.system_attrs:
+        if trial.state is TrialState.PRUNED and self._pruned != "value" and STOPPED_KEY not in trial.system_attrs:
             return self._pruned
         values, inf = trial.values, float("inf")
         if values is None:  # pruned before anything was reported
@@ -331,7 +331,7 @@ class RaspPruner(BasePruner):
         stop, step = trial.system_attrs.get(STOP), trial.last_step
         if stop is None or step is None or not trial.intermediate_values[step] >= stop:
             return False
-        study._storage.set_trial_system_attr(trial._trial_id, STOPPED, True)
+        study._storage.set_trial_system_attr(trial._trial_id, STOPPED_KEY, True)
         return True
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.integrations.ray_tune import RaspSearch  # which says what to install, if Ray is not there
 

@@ -9,7 +9,7 @@ from ray.tune.search.sample import Domain, Function, Grid, LogUniform, Normal, Q
 from ray.tune.search.sample import Float as RayFloat
 from ray.tune.search.sample import Integer as RayInteger
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.integrations.shared import labels_of
 from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Knob, PowerOfTwo, Value

@@ -14,10 +14,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.base.checks import show
+from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra, SnapshotError
+from rasp_tuner.files import snapshot
 from rasp_tuner.space import Float, Params, Space
 from rasp_tuner.tuner import Context, Tuner
 from rasp_tuner.types import Direction, Metric

@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rasp_tuner.base.checks import show
 from rasp_tuner.contexts import value_json
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.files import snapshot
 from rasp_tuner.presets import LIVE_OPTIONS
 from rasp_tuner.space import Categorical, Value
 from rasp_tuner.tuner import Tuner

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rasp_tuner.core.numerics import RunningEMA
+from rasp_tuner.base.numerics import RunningEMA
 from rasp_tuner.paper.adaptation import HybridAdaptation
 from rasp_tuner.paper.candidates import CandidatePolicy
 from rasp_tuner.paper.composer import RealErrorComposer

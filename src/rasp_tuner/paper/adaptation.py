@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from rasp_tuner.core.numerics import LARGEST, MOMENTUM, Array, RunningEMA, logistic
-from rasp_tuner.core.state_checks import MOMENTS, MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.base.numerics import LARGEST, MOMENTUM, Array, RunningEMA, logistic
+from rasp_tuner.base.state_checks import MOMENTS, MOST_SAMPLES, Field, broken, checked
 
 ANOMALY_THRESHOLD = 2.0  # z_err above this: the error is out of the ordinary
 DISAGREEMENT_THRESHOLD = 2.0  # z-score of v above this: the experts are

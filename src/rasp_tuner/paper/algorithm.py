@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
-from rasp_tuner.core.state_checks import under
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import under
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Expected, LatestSamples, LearnResult, Proposal, Stateful
 from rasp_tuner.paper.adaptation import HybridAdaptation, ReplayBuffer
 from rasp_tuner.paper.candidates import CandidatePolicy
 from rasp_tuner.paper.composer import RealErrorComposer
 from rasp_tuner.paper.memory import PromptMemory
-from rasp_tuner.paper.surrogate import Batch, Surrogate
+from rasp_tuner.paper.surrogate import Surrogate, TrainingBatch
 from rasp_tuner.types import Explanation, Margin, Metric, Slots
 
 
@@ -167,9 +167,9 @@ class PaperOptimizer:
         keys = self.memory.keys[: len(self.memory)].copy()
         return Slots(keys, np.ones(len(keys)), np.full(len(keys), np.nan))
 
-    def recent(self) -> Samples:
+    def recent(self) -> LatestSamples:
         contexts, points, errors = self.replay.recent()
-        return Samples(contexts, points, errors, errors[:, None])
+        return LatestSamples(contexts, points, errors, errors[:, None])
 
     def state(self) -> dict[str, Array]:
         return {f"{stage}/{name}": array for stage, part in self._stages() for name, array in part.state().items()}
@@ -185,9 +185,9 @@ class PaperOptimizer:
         yield "adaptation", self.adaptation
         yield "replay", self.replay
 
-    def _batch(self, rng: np.random.Generator) -> Batch:
+    def _batch(self, rng: np.random.Generator) -> TrainingBatch:
         """The newest sample and some random older ones, each with the prompt its context retrieves today."""
         rows = self.replay.draw(self.batch_size, rng)
         contexts = self.replay.contexts[rows]
         prompts = [self.memory.retrieve(context).prompt for context in contexts]
-        return Batch(self.replay.points[rows], contexts, np.array(prompts), self.replay.errors[rows])
+        return TrainingBatch(self.replay.points[rows], contexts, np.array(prompts), self.replay.errors[rows])

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.paper.surrogate import Prediction
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class RankedPoints:
     """Points [n, d] to rank, which may still lie outside the box, and where each came from."""
 
     points: Array
@@ -36,7 +36,7 @@ class CandidatePolicy:
         base: Array = self.stay * point + (1.0 - self.stay) * hint
         return base
 
-    def propose(self, base: Array, gradient: Array, hint: Array | None, rng: np.random.Generator) -> Candidates:
+    def propose(self, base: Array, gradient: Array, hint: Array | None, rng: np.random.Generator) -> RankedPoints:
         """A gradient step from `base`, uniform perturbations in a box around it, and the hint."""
         noise = rng.uniform(-self.base_step, self.base_step, (self.perturbations, len(base)))
         points = [base - self.base_step * gradient, *(base + noise)]
@@ -44,7 +44,7 @@ class CandidatePolicy:
         if hint is not None:
             points.append(hint)
             sources.append("hint")
-        return Candidates(np.array(points), tuple(sources))
+        return RankedPoints(np.array(points), tuple(sources))
 
     def select(self, prediction: Prediction) -> int:
         """Index of the smallest LCB = mean - kappa sqrt(variance); the first of equals."""

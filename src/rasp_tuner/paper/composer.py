@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rasp_tuner.core.metric_table import MetricTable
-from rasp_tuner.core.numerics import MOMENTUM, Array, RunningEMA, logistic
-from rasp_tuner.core.state_checks import MOMENTS, checked
+from rasp_tuner.base.numerics import MOMENTUM, Array, RunningEMA, logistic
+from rasp_tuner.base.state_checks import MOMENTS, checked
+from rasp_tuner.optimizer.metric_table import MetricTable
 from rasp_tuner.types import Direction, Metric
 
 

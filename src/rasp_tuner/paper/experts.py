@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rasp_tuner.core.numerics import EPSILON, LARGEST, Array
-from rasp_tuner.core.state_checks import Field, checked
-from rasp_tuner.paper.surrogate import Batch, Prediction, Retrieval
+from rasp_tuner.base.numerics import EPSILON, LARGEST, Array
+from rasp_tuner.base.state_checks import Field, checked
+from rasp_tuner.paper.surrogate import Prediction, Retrieval, TrainingBatch
 
 # torch.optim's Adam would stall the first emergency for seconds while it loads the compiler it may need
 ADAM_MEAN, ADAM_SQUARE = 0.9, 0.999
@@ -112,7 +112,7 @@ class PromptMoE:
         return moved if np.all(np.abs(moved) < LARGEST) else seen.prompts  # contexts near 1e100 overflow: stay put
 
     @_own_settings()
-    def update_full_emergency(self, batch: Batch) -> None:
+    def update_full_emergency(self, batch: TrainingBatch) -> None:
         """A few Adam steps on MSE + anchor for experts and gate; moments start fresh, so no hidden state is kept."""
         rows = torch.cat([_tensor(batch.points), _tensor(batch.contexts), _tensor(batch.prompts)], dim=1)
         targets = _tensor(batch.errors)

@@ -5,13 +5,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from rasp_tuner.core.checks import number, show, vector, whole
-from rasp_tuner.core.context_encoder import LARGEST_CONTEXT
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.optimizer import LearnResult, Proposal
-from rasp_tuner.core.preset import Preset, resolved
-from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.base.checks import number, show, vector, whole
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.threads import methods_on_one_thread
+from rasp_tuner.contexts.context_encoder import LARGEST_CONTEXT
 from rasp_tuner.errors import InvalidSpace, InvalidValue, SnapshotError
+from rasp_tuner.optimizer.optimizer import LearnResult, Proposal
+from rasp_tuner.optimizer.preset import Preset, resolved
 from rasp_tuner.paper.param_bounds import ParamBounds
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Direction, Explanation, Metric

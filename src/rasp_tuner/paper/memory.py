@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rasp_tuner.core.checks import number, whole
-from rasp_tuner.core.distance import euclidean
-from rasp_tuner.core.numerics import LARGEST, MOMENTUM, Array, RunningEMA, entropy, logistic, softmax
-from rasp_tuner.core.state_checks import MOMENTS, MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.base.checks import number, whole
+from rasp_tuner.base.numerics import LARGEST, MOMENTUM, Array, RunningEMA, entropy, logistic, softmax
+from rasp_tuner.base.state_checks import MOMENTS, MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.contexts.distance import euclidean
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.paper.surrogate import Retrieval
 

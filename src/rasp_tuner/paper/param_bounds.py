@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rasp_tuner.core.checks import show, vector, whole
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import show, vector, whole
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import LARGEST_INT, check_box
 

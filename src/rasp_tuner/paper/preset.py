@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rasp_tuner.core.checks import number, show
-from rasp_tuner.core.metric_table import MetricTable
-from rasp_tuner.core.numerics import MOMENTUM
-from rasp_tuner.core.preset import Metrics, PresetKind, Settings
+from rasp_tuner.base.checks import number, show
+from rasp_tuner.base.numerics import MOMENTUM
 from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.optimizer.metric_table import MetricTable
+from rasp_tuner.optimizer.preset import Metrics, PresetKind, Settings
 from rasp_tuner.paper.adaptation import ANOMALY_THRESHOLD, DISAGREEMENT_THRESHOLD, HybridAdaptation, ReplayBuffer
 from rasp_tuner.paper.algorithm import PaperOptimizer
 from rasp_tuner.paper.candidates import CandidatePolicy
@@ -47,7 +47,7 @@ PAPER: Mapping[str, float] = {
     "disagreement_threshold": DISAGREEMENT_THRESHOLD,
 }
 
-MOST_NUMBERS = 2**27  # that memory and replay may take: a gigabyte
+MOST_PAPER_NUMBERS = 2**27  # that memory and replay may take: a gigabyte
 
 _RANGES = {  # of constants that are not just any number from 0 up
     "temperature": (1e-9, 1e9),
@@ -86,8 +86,8 @@ def _build(
     k = {name: float(value or 0.0) for name, value in settings.items()}
     dim, prompt_dim = len(layout.default), int(k["prompt_dim"])
     room = int(k["memory_size"] + k["replay_size"]) * (dim + context_dim + prompt_dim)
-    if room > MOST_NUMBERS:
-        raise InvalidSpace(f"memory_size and replay_size take {room:,} numbers here, more than {MOST_NUMBERS:,}")
+    if room > MOST_PAPER_NUMBERS:
+        raise InvalidSpace(f"memory_size and replay_size take {room:,} numbers here, more than {MOST_PAPER_NUMBERS:,}")
     return PaperOptimizer(
         composer=RealErrorComposer(metrics, k["momentum"]),
         memory=PromptMemory(

@@ -6,8 +6,8 @@ d parameters, d_c context dimensions, d_p prompt dimensions, K retrieved slots, 
 from dataclasses import dataclass
 from typing import Protocol
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Stateful
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.optimizer.optimizer import Stateful
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TrainingBatch:
     """n samples for a full update; each row has its own context and retrieved prompt."""
 
     points: Array  # [n, d] in the unit box
@@ -63,5 +63,5 @@ class Surrogate(Stateful, Protocol):
     def update_prompts_only(self, point: Array, seen: Retrieval, error: float) -> Array:
         """Fast path: better prompts [K, d_p] for the retrieved slots; shared state does not move."""
 
-    def update_full_emergency(self, batch: Batch) -> None:
+    def update_full_emergency(self, batch: TrainingBatch) -> None:
         """Slow path: move shared state to fit `batch`; prompts do not move."""

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Optimizer
+from rasp_tuner.base.checks import show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.optimizer.optimizer import Optimizer
 from rasp_tuner.policy.evaluate import Value, read_context, walk
 from rasp_tuner.policy.report import PolicyLoss, PolicyReport
 from rasp_tuner.policy.tree import Column, Node, grow, leaves_of
 from rasp_tuner.space import Space
-from rasp_tuner.types import KEPT
+from rasp_tuner.types import LIMIT_KEPT
 
 FORMAT, VERSION = "rasp-policy", 1
 MOST_LEAVES = 1024
-LEAST_CONTEXTS = 8  # half of them to grow from, half to measure on
-MOST_CONTEXTS = 512
+LEAST_TREE_CONTEXTS = 8  # half of them to grow from, half to measure on
+MOST_TREE_CONTEXTS = 512
 MOST_CANDIDATES = 64  # settings that a leaf may hold; each is tried in every context to grow from
 RESAMPLES = 2000
 TOLD_APART = 0.01  # of the width of a forecast's interval, on average: a split that gains less is noise
@@ -76,12 +76,12 @@ def policy_of(source: Source, situations: Sequence[Situation], leaves: int) -> P
     """The report, with the policy in it."""
     rng = np.random.default_rng(0)  # of its own: the same split every time, and the tuner's is not touched
     if source.fields:
-        if len(situations) < LEAST_CONTEXTS:
+        if len(situations) < LEAST_TREE_CONTEXTS:
             raise InvalidValue(
-                f"a policy needs at least {LEAST_CONTEXTS} contexts, and there are {len(situations)}:"
+                f"a policy needs at least {LEAST_TREE_CONTEXTS} contexts, and there are {len(situations)}:"
                 " give more, as in export(path, contexts=[...])"
             )
-        shuffled = [situations[i] for i in rng.permutation(len(situations))[:MOST_CONTEXTS]]
+        shuffled = [situations[i] for i in rng.permutation(len(situations))[:MOST_TREE_CONTEXTS]]
         grown_from, held_out = shuffled[::2], shuffled[1::2]
     else:
         grown_from = held_out = [(np.zeros(0), {})]
@@ -141,7 +141,7 @@ class _Forecasts:
         if not np.isfinite(means).all():
             return None
         margins = [optimizer.margins(context, point).values() for point in points]
-        return means, np.array([any(margin.kept < KEPT for margin in own) for own in margins])
+        return means, np.array([any(margin.kept < LIMIT_KEPT for margin in own) for own in margins])
 
     def least_gain(self, contexts: Sequence[Array], own: Sequence[Array]) -> float:
         """What a split must gain over these contexts to be more than the forecasts could tell apart."""

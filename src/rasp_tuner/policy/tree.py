@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.policy.evaluate import Value, holds
 
-LEAST_CONTEXTS = 2  # in a leaf
+LEAST_LEAF_CONTEXTS = 2  # in a leaf
 LEAST_GAIN = 0.01  # of a split, as a share of what a single leaf would cost
 NUMERIC = ("number", "time of day")  # kinds whose values are compared by size
 
@@ -97,7 +97,7 @@ def _splits(column: Column, costs: Array, values: Sequence[Value]) -> Iterator[_
     if column.field["kind"] not in NUMERIC:
         yield from _splits_by_text(name, costs, values)
         return
-    if LEAST_CONTEXTS <= missing.sum() <= len(values) - LEAST_CONTEXTS:
+    if LEAST_LEAF_CONTEXTS <= missing.sum() <= len(values) - LEAST_LEAF_CONTEXTS:
         yield _Split(_two_sides(costs[missing].sum(axis=0), costs), {"field": name, "missing": True})
     numbers = np.array([np.nan if value is None else float(value) for value in values])
     order = np.argsort(numbers, kind="stable")[: len(values) - int(missing.sum())]  # NaN comes last
@@ -105,7 +105,7 @@ def _splits(column: Column, costs: Array, values: Sequence[Value]) -> Iterator[_
     cuts = np.flatnonzero(np.diff(sorted_numbers) > 0.0)
     for with_missing in (False, True) if missing.any() else (False,):
         below = cuts + 1 + (int(missing.sum()) if with_missing else 0)
-        allowed = cuts[(below >= LEAST_CONTEXTS) & (below <= len(values) - LEAST_CONTEXTS)]
+        allowed = cuts[(below >= LEAST_LEAF_CONTEXTS) & (below <= len(values) - LEAST_LEAF_CONTEXTS)]
         if not len(allowed):
             continue
         left = sums[allowed] + (costs[missing].sum(axis=0) if with_missing else 0.0)
@@ -132,7 +132,7 @@ def _splits_by_text(name: str, costs: Array, values: Sequence[Value]) -> Iterato
             return
         chosen, left, best = [*chosen, value], left + sums[value], offers[value]
         count = sum(len(groups[one]) for one in chosen)
-        if LEAST_CONTEXTS <= count <= len(values) - LEAST_CONTEXTS:
+        if LEAST_LEAF_CONTEXTS <= count <= len(values) - LEAST_LEAF_CONTEXTS:
             test: dict[str, Any] = {"field": name}
             if any(one is not None for one in chosen):
                 test["in"] = sorted(one for one in chosen if isinstance(one, str))

@@ -9,8 +9,8 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from rasp_tuner.core import snapshot
 from rasp_tuner.errors import MissingExtra
+from rasp_tuner.files import snapshot
 
 SHOWN_ROWS = 20  # of a long table, the latest
 NAMED = ("context", "params", "metrics")  # fields of a row that hold values by name

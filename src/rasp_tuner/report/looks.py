@@ -13,7 +13,7 @@ from rasp_tuner.engine.gp.search import SOURCES
 from rasp_tuner.engine.kernel.choose import FIRST, PROBE
 from rasp_tuner.engine.quadratic.draws import SOURCES as SMOOTH_SOURCES
 
-LATEST_STEPS = 50  # that count
+LOOKED_AT_STEPS = 50  # that count
 ENDED_STEPS = 20  # without a look, after which it is said that no look is worth its price
 NEWLY_APPROVED, BEST_APPROVED = "approved by a person", "best of what was approved"  # where suggestions wait for one
 LOOKED = (*SOURCES[3:], SOURCES[1], SMOOTH_SOURCES[PROBE], SMOOTH_SOURCES[FIRST], BASELINE, NEWLY_APPROVED)
@@ -52,7 +52,7 @@ def looks_of(sources: Iterable[str]) -> Looks:
     >>> looks_of(["best known"] * 30).ended
     True
     """
-    latest = list(sources)[-LATEST_STEPS:]
+    latest = list(sources)[-LOOKED_AT_STEPS:]
     looked = [any(word in source for word in LOOKED) for source in latest]
     refused = [any(word in source for word in REFUSED) for source in latest]
     quiet = 0

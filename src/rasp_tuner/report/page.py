@@ -7,35 +7,35 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core import html_page
-from rasp_tuner.core.ledger import Ledger
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Optimizer
-from rasp_tuner.core.step_record import StepRecord
-from rasp_tuner.core.versus_default import ForecastLedger, StepForecast, VersusDefault, believed_deviation
-from rasp_tuner.report.axes import jitter, place_of, places_of
-from rasp_tuner.report.charts import Point, knob_steps, running_gain, shares, timeline
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.gain.versus_default import ForecastLedger, StepForecast, VersusDefault, believed_deviation
+from rasp_tuner.optimizer.optimizer import Optimizer
+from rasp_tuner.page import html_page
+from rasp_tuner.page.axes import jitter, place_of, places_of
+from rasp_tuner.page.charts import Point, knob_steps, running_gain, shares, timeline
+from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
+from rasp_tuner.page.words import number_words, settings_words
+from rasp_tuner.records.ledger import Ledger
+from rasp_tuner.records.step_record import StepRecord
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.looks import Looks
-from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.report.return_section import return_section
-from rasp_tuner.report.seen import SeenBefore
 from rasp_tuner.report.situation_gains import SituationGain, expected_words, knob_words
 from rasp_tuner.report.situations import some_of
 from rasp_tuner.report.steps import Names
-from rasp_tuner.report.words import number_words, settings_words
+from rasp_tuner.report.visits_on_record import SeenBefore
 from rasp_tuner.space import Auto, Knob, Params
 from rasp_tuner.types import Margin, Metric
 
 MOST_PANELS = 24  # pictures of knobs
 MOST_METRICS = 6
-MOST_ROWS = 200  # of the table of steps, the latest
+MOST_STEPS_SHOWN = 200  # of the table of steps, the latest
 LATEST_ANSWERS = 20  # whose weights of experts are averaged
-MEASURED = (
+MEASURED_WORDS = (
     "Measured: some steps ran the default, drawn at random or as controls, and are compared with the others. The"
     " interval of 95% holds at every look."
 )
-FORECAST = (
+FORECAST_WORDS = (
     "A forecast, no proof: what the tuner expected of the default in the same situations, beside what came, exploring"
     " included. A holdout (docs/SAVINGS.md) measures it."
 )
@@ -98,7 +98,7 @@ def _headline(shown: Shown) -> str:
         colour = "good" if outcome == "better" else "bad" if outcome == "worse" else ""
         name = next(iter(versus.metrics)) if len(versus.metrics) == 1 else "all metrics together"
         said, notes = f"{name}: {versus}", [f"{one}: {gain}." for one, gain in versus.metrics.items()]
-        notes = [*(notes if len(notes) > 1 else []), MEASURED if versus.measured else FORECAST]
+        notes = [*(notes if len(notes) > 1 else []), MEASURED_WORDS if versus.measured else FORECAST_WORDS]
     told = "<br>".join(map(escape, notes))
     return f'<p class="verdict {colour}">{escape(said)}.</p>' + (f'<p class="note">{told}</p>' if told else "")
 
@@ -279,12 +279,12 @@ def _budget(shown: Shown) -> list[str]:
 def _steps(history: History) -> list[str]:
     if not len(history):
         return []
-    shown = min(len(history), MOST_ROWS)
+    shown = min(len(history), MOST_STEPS_SHOWN)
     title = (
         f"The latest {shown:,} of {len(history):,} steps" if shown < len(history) else f"All {shown:,} steps on record"
     )
     note = f'<p class="note">{escape(history.note)}</p>' if history.note else ""
-    return ["<h2>Steps</h2>", html_page.folded(title, html_page.table(history.texts(MOST_ROWS))), note]
+    return ["<h2>Steps</h2>", html_page.folded(title, html_page.table(history.texts(MOST_STEPS_SHOWN))), note]
 
 
 def _left_out(count: int, what: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from rasp_tuner.core.versus_default import LARGEST_LOG, LEVEL
+from rasp_tuner.gain.versus_default import LARGEST_LOG, LEVEL
 
 METHOD = "paired t interval on log ratios"
 

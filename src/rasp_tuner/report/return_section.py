@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
-from rasp_tuner.core import html_page
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.returns import steps_saved
-from rasp_tuner.core.visits import Situation, return_of
-from rasp_tuner.report.seen import SeenBefore
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.history.revisits import steps_saved
+from rasp_tuner.history.visits import Situation, return_of
+from rasp_tuner.page import html_page
 from rasp_tuner.report.situations import context_words
+from rasp_tuner.report.visits_on_record import SeenBefore
 
 MOST_NAMES = 4  # of contexts in the words for a situation
 HEAD = ["situation", "visits", "steps", "last seen", "steps to settle at first", "on return (median)", "saved"]

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.checks import printable
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Expected
-from rasp_tuner.core.versus_default import NORMAL_90, WIDTH, Gain, believed_deviation, share_of
+from rasp_tuner.base.checks import printable
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.gain.versus_default import NORMAL_90, NORMAL_95, Gain, believed_deviation, share_of
+from rasp_tuner.optimizer.optimizer import Expected
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.report.situations import context_words, grouped
-from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Auto, Knob, Params
 from rasp_tuner.types import Margin
 
@@ -93,7 +93,7 @@ def knob_words(knobs: Mapping[str, float]) -> str:
     return told + (f"; {', '.join(idle)} no effect" if idle else "")
 
 
-class Belief(NamedTuple):
+class SituationOracle(NamedTuple):
     """What a tuner is asked here, of encoded contexts [d_c] and points [d]."""
 
     recommended: Callable[[Array], Array]
@@ -110,7 +110,7 @@ class Belief(NamedTuple):
 
 
 def situation_gains(
-    belief: Belief, contexts: Sequence[Array], decoded: Sequence[dict[str, Any]]
+    belief: SituationOracle, contexts: Sequence[Array], decoded: Sequence[dict[str, Any]]
 ) -> list[SituationGain]:
     """The situations that these contexts make up, the most frequent first."""
     points = _alike([belief.recommended(context) for context in contexts])
@@ -131,7 +131,7 @@ def situation_gains(
     return found
 
 
-def lost_without_context(belief: Belief, contexts: Sequence[Array], metric: str) -> Gain | None:
+def lost_without_context(belief: SituationOracle, contexts: Sequence[Array], metric: str) -> Gain | None:
     """What one setting for all of these contexts would lose against the recommended ones, by forecast.
 
     The one setting is the best of those that are recommended somewhere. None where a share says nothing.
@@ -152,7 +152,7 @@ def lost_without_context(belief: Belief, contexts: Sequence[Array], metric: str)
         deviations.append([math.hypot(_deviation(one) / one.mean, _deviation(own) / own.mean) for one in known])
     means = np.mean(losses, axis=0)
     best = int(means.argmin())
-    mean, half = float(means[best]), WIDTH * float(np.mean(deviations, axis=0)[best])
+    mean, half = float(means[best]), NORMAL_95 * float(np.mean(deviations, axis=0)[best])
     half = 0.0 if all(key == kept[best] for key in owner) else half  # it is recommended everywhere
     sign = belief.signs[metric]
     value, low, high = (sign * math.expm1(sign * x) for x in (mean, mean - half, mean + half))
@@ -170,7 +170,7 @@ def _alike(points: Sequence[Array]) -> list[Array]:
     return found
 
 
-def gains_at(belief: Belief, context: Array, point: Array) -> dict[str, Gain]:
+def gains_at(belief: SituationOracle, context: Array, point: Array) -> dict[str, Gain]:
     """What a point is expected to gain on the default in a context, by metric."""
     levels, own = belief.levels(context, [belief.default, point])
     goals = [name for name in levels if belief.weights[name] > 0.0]
@@ -178,7 +178,7 @@ def gains_at(belief: Belief, context: Array, point: Array) -> dict[str, Gain]:
     return {name: _gain(levels[name], own[name], better, belief.signs[name], belief.scales[name]) for name in goals}
 
 
-def knob_shares(belief: Belief, context: Array, point: Array) -> dict[str, float]:
+def knob_shares(belief: SituationOracle, context: Array, point: Array) -> dict[str, float]:
     """The share of each knob that moved in what a point gains on the default, largest first; else {}."""
     places, at = {}, 0
     for name, knob in belief.knobs.items():
@@ -225,11 +225,11 @@ def _gain(default: Expected, own: Expected, better: float | None, sign: float, s
     if by_factors:
         mean = sign * (math.log(default.mean) - math.log(own.mean))
         otherwise = math.hypot(_deviation(default) / default.mean, _deviation(own) / own.mean)
-        half = WIDTH * believed_deviation(mean, better, otherwise)
+        half = NORMAL_95 * believed_deviation(mean, better, otherwise)
         value, low, high = (share_of(sign, x) for x in (mean, mean - half, mean + half))
         return Gain("share", value, low, high, sign < 0.0)
     mean = sign * (default.mean - own.mean)
-    half = WIDTH * believed_deviation(mean, better, math.hypot(_deviation(default), _deviation(own)))
+    half = NORMAL_95 * believed_deviation(mean, better, math.hypot(_deviation(default), _deviation(own)))
     unit = abs(default.mean)
     if default.mean * own.mean <= 0.0:  # a share says nothing
         return Gain("difference", mean, mean - half, mean + half, sign < 0.0)

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.report.words import number_words
+from rasp_tuner.page.words import number_words
 from rasp_tuner.space import Params
 
 MOST_SITUATIONS = 8  # beyond that, similar ones are joined
 JOINED_SITUATIONS = 5
 NAMES_SHOWN = 3
-ALIKE = 0.3  # of its middle: a range this narrow is told as one number
+NARROW_RANGE = 0.3  # of its middle: a range this narrow is told as one number
 
 
 def grouped(contexts: Sequence[Mapping[str, Any]], recommended: Sequence[Params]) -> list[tuple[list[int], int]]:
@@ -76,7 +76,7 @@ def _span(values: Sequence[Any]) -> str:
     if low == high:
         return number_words(low)
     middle = float(np.median(numbers))
-    if high - low <= ALIKE * abs(middle):
+    if high - low <= NARROW_RANGE * abs(middle):
         return f"about {number_words(float(f'{middle:.2g}'))}"
     return f"{number_words(low)} to {number_words(high)}"
 

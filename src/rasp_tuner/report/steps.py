@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rasp_tuner.base.checks import show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts import Category, ContextKind, Name
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.ledger import Ledger
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.step_record import FAILED, LONGEST_CONTEXT, STOPPED, StepRecord
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.records.ledger import Ledger
+from rasp_tuner.records.step_record import FAILED, LONGEST_CONTEXT, STOPPED, StepRecord
 from rasp_tuner.report.history import AFTER, History, Row
 from rasp_tuner.space import Auto, Float, Knob, Space
 from rasp_tuner.space.numbers import MOST_DIGITS

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner import __version__
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.folder import DATABASE, FolderTaken, folder_lock, open_to_others
+from rasp_tuner.service.data_folder_lock import DATABASE, FolderTaken, folder_lock, open_to_others
 from rasp_tuner.service.storage import migration
 from rasp_tuner.service.storage.store import sqlite_url
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, snapshots, studies

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rasp_tuner.core.flags import AS_DEFAULT, NOT_ASKED, RECOMMENDATION, known_context, outcome
+from rasp_tuner.feature_flags import AS_DEFAULT, NOT_ASKED, RECOMMENDATION, known_context, outcome
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.study.clock import MAX_WAIT_S
+from rasp_tuner.service.study.event_time import MAX_WAIT_S
 from rasp_tuner.service.study.events import ask_id, ask_number
 from rasp_tuner.service.study.flag_leases import target_hash
 from rasp_tuner.service.study.live_study import LiveStudy

@@ -4,7 +4,7 @@ import ipaddress
 import time
 from dataclasses import dataclass
 
-from rasp_tuner.core.flags import LEASE_S
+from rasp_tuner.feature_flags import FLAG_LEASE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,9 @@ class Limits:
     connections_of_one: int = 1_000  # of one address, but for loopback: the machine's own programs, or a proxy
     rate: float = 5_000.0  # requests a second from one key, or from one address if there are no keys
     burst: float = 10_000.0
-    flag_lease: float = LEASE_S  # seconds for which a targeting key keeps its suggestion, if the study allows as much
+    flag_lease: float = (
+        FLAG_LEASE_S  # seconds for which a targeting key keeps its suggestion, if the study allows as much
+    )
 
 
 class TokenBuckets:

@@ -20,14 +20,21 @@ import uvicorn
 from sqlalchemy.exc import OperationalError
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.folder import DATABASE, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
+from rasp_tuner.service.data_folder_lock import (
+    DATABASE,
+    database_lock,
+    folder_lock,
+    make_folder,
+    sqlite_file,
+    warn_if_open,
+)
 from rasp_tuner.service.http.application import LOOPBACK, Application, create_app
 from rasp_tuner.service.http.connection import HttpConnection
 from rasp_tuner.service.http.origins import Origins
 from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.opening import open_tuner
-from rasp_tuner.service.storage.store import LEASE_S, Store, sqlite_url
+from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store, sqlite_url
 
 THREAD_SWITCH_S = 0.001  # short, so that the computing writer does not delay the event loop
 SHUTDOWN_GRACE_S = 5
@@ -84,7 +91,7 @@ def serve(
     on_ready: Callable[[], object] | None = None,
     on_bound: Callable[[int], object] | None = None,
     advertise: str | None = None,
-    lease_s: float = LEASE_S,
+    lease_s: float = SERVER_LEASE_S,
     allow_origins: Iterable[str] = (),
 ) -> None:
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM.

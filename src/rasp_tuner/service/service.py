@@ -26,7 +26,7 @@ from rasp_tuner.service.study.definition import StudyDefinition, as_stored, chec
 from rasp_tuner.service.study.events import Event, ask_id
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import StudySummary
-from rasp_tuner.service.study_list import PAGE_S, ListQuery, PageRead, StudyList
+from rasp_tuner.service.study_list import PAGE_S, ListQuery, PageRead, StudyDirectory
 from rasp_tuner.service.telemetry import NumbersRead, Telemetry
 
 CLEAN_FILES_WAIT_S = 30.0  # how long `forget` waits for the files to be clean
@@ -62,7 +62,7 @@ class Service:
         publish, committed = self.broadcaster.publish, self.telemetry.commits.observe
         self.writer = Writer(store, publish, committed, limits.studies_in_memory, leases)
         self.keeper = None if leases is None else LeaseKeeper(leases, self.writer)
-        self._list = StudyList()
+        self._list = StudyDirectory()
         self._waiting = {True: 0, False: 0}  # writes, reads
         self._testing: asyncio.Future[Any] | None = None  # a test write for /readyz
         self._waiting_of: dict[tuple[str | None, bool], int] = {}  # the same, by study

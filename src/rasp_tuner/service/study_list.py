@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rasp_tuner.service.storage.jobs import MORE
-from rasp_tuner.service.storage.store import StudyRow
+from rasp_tuner.service.storage.store import StoredStudy
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import UNKNOWN, Sort, StudySummary, places
@@ -34,7 +34,7 @@ class Facts:
     places: dict[Sort, float]
 
 
-class StudyList:
+class StudyDirectory:
     """Remembers the facts of studies in memory, so that a page costs little where few of them changed."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class StudyList:
             self._facts[name] = Facts(study.id, study.seq, places(study.view(work.now)))
 
 
-def _place_unseen(row: StudyRow, sort: Sort) -> float:
+def _place_unseen(row: StoredStudy, sort: Sort) -> float:
     return -row.created if sort == "recent" else 0.0 if sort == "name" else UNKNOWN
 
 
@@ -89,7 +89,7 @@ class PageRead:
 
     def __init__(
         self,
-        studies: StudyList,
+        studies: StudyDirectory,
         query: ListQuery,
         view: Callable[[LiveStudy | StudySummary, UnitOfWork], dict[str, Any]],
     ) -> None:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.numbers import Float, Int, PowerOfTwo
 from rasp_tuner.space.values import Value, When, checked_when, plain_value

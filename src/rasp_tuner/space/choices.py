@@ -7,7 +7,7 @@ from types import NoneType
 
 import numpy as np
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.numbers import clamp
 from rasp_tuner.space.values import Value, When, checked_when, plain_value

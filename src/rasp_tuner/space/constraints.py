@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.auto import Auto
 from rasp_tuner.space.choices import Bool, Categorical
 from rasp_tuner.space.values import Params
 
-LONGEST = 500  # characters of a constraint
+LONGEST_CONSTRAINT = 500  # characters of a constraint
 MOST_CONSTRAINTS = 64
 
 Knobs: TypeAlias = Mapping[str, Any]
@@ -62,8 +62,8 @@ class Constraint:
     @classmethod
     def parse(cls, text: object, knobs: Knobs) -> "Constraint":
         """The constraint that the text states about these knobs."""
-        if not isinstance(text, str) or not 0 < len(text) <= LONGEST:
-            raise InvalidSpace(f"constraints must be texts of 1 to {LONGEST} characters, got {show(text)}")
+        if not isinstance(text, str) or not 0 < len(text) <= LONGEST_CONSTRAINT:
+            raise InvalidSpace(f"constraints must be texts of 1 to {LONGEST_CONSTRAINT} characters, got {show(text)}")
         try:
             tree = ast.parse(text.strip(), mode="eval").body
             reader = _Reader(text, knobs)

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias, cast
 
-from rasp_tuner.core.checks import number, show
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import number, show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space.auto import Auto
 from rasp_tuner.space.choices import Categorical

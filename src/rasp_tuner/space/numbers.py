@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rasp_tuner.core.checks import number, show, whole
+from rasp_tuner.base.checks import number, show, whole
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.values import Value, When, checked_when, number_from
 

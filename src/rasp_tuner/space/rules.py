@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rasp_tuner.core.checks import same_names, show
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import same_names, show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.auto import Auto
 from rasp_tuner.space.choices import Categorical
@@ -25,12 +25,12 @@ Knob: TypeAlias = Axis | Auto
 
 NUMBER, WORD = False, True
 SWITCH = Categorical([NUMBER, WORD])  # of an Auto: which of the two it is
-SAME = 1e-12  # as near to home is at home
+SAME_POINT = 1e-12  # as near to home is at home
 BISECTIONS = 7  # of the way back to the default: within a hundredth of the box
 MOST_DIRECTIONS = 16
 MOST_LOOKS = MOST_DIRECTIONS * (BISECTIONS + 1) + 3 * MOST_DIRECTIONS + 4  # settings tried to mend one point, at most
 MOST_SETTLED = 4096  # remembered: a search meets the same settings again
-GOLDEN = 0.6180339887498949
+GOLDEN_RATIO = 0.6180339887498949
 
 
 def axes_of(knob: Knob) -> tuple[Axis, ...]:
@@ -110,15 +110,6 @@ class Rules:
                 kept[i, self._tied_at] = places
         return kept
 
-    def enabled(self, point: Array, axis: int) -> Array:
-        """The point, with other knobs changed so that the one of this coordinate exists."""
-        places = point.tolist()
-        name = next(name for name in reversed(self._at) if self._at[name] <= axis)
-        if axis > self._at[name]:
-            places[self._at[name]] = SWITCH.place(NUMBER)
-        self._enable(name, places)
-        return np.array(places)
-
     def completed(self, planned: Mapping[str, Value], given: Mapping[str, object]) -> dict[str, object]:
         """What ran: the given values, and the planned ones of other knobs that exist beside them."""
         merged: dict[str, object] = {}
@@ -136,19 +127,6 @@ class Rules:
             if self._exists(name, found):
                 found[name] = values.get(name)
         return [name for name in self._knobs if name in found]
-
-    def _enable(self, name: str, places: list[float]) -> None:
-        for parent, values in (self._knobs[name].when or {}).items():
-            self._enable(parent, places)
-            at, knob = self._at[parent], self._knobs[parent]
-            if self._settle(places, self._tied)[0].get(parent) in values:
-                continue
-            if not isinstance(knob, Auto):
-                places[at] = knob.place(values[0])
-            elif knob.is_word(values[0]):
-                places[at] = SWITCH.place(WORD)
-            else:
-                places[at : at + 2] = SWITCH.place(NUMBER), knob.knob.to_unit(values[0])
 
     def _exists(self, name: str, params: Mapping[str, object]) -> bool:
         when = self._knobs[name].when
@@ -189,7 +167,7 @@ class Rules:
     def _nearest(self, at: int, unit: float) -> tuple[Value, float]:
         """Of one coordinate; the default's value is legal with all its digits."""
         home = self._home[at]
-        return home if abs(unit - home[1]) < SAME else self._axes[at].nearest(unit)
+        return home if abs(unit - home[1]) < SAME_POINT else self._axes[at].nearest(unit)
 
     def _read(self, params: object, field: str) -> tuple[list[Value], list[float]]:
         """Value and coordinate on every axis; those of knobs that do not exist are at home."""
@@ -304,7 +282,7 @@ def _directions(moving: Sequence[int]) -> list[dict[int, float]]:
         directions += [{i: 1.0} for i in moving[: MOST_DIRECTIONS // 2]]
         while len(directions) < MOST_DIRECTIONS:  # spread evenly, and always the same
             turn = len(directions)
-            weights = [(turn * GOLDEN ** (1.0 + k / len(moving))) % 1.0 for k in range(len(moving))]
+            weights = [(turn * GOLDEN_RATIO ** (1.0 + k / len(moving))) % 1.0 for k in range(len(moving))]
             directions.append({i: weight / max(weights) for i, weight in zip(moving, weights, strict=True)})
     return directions
 

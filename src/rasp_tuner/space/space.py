@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.checks import same_names, show
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import same_names, show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.auto import Auto
 from rasp_tuner.space.choices import Bool, Categorical

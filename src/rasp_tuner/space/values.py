@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from rasp_tuner.core.checks import BLANKS, show
+from rasp_tuner.base.checks import BLANKS, show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 
 Value: TypeAlias = str | int | float | bool | None

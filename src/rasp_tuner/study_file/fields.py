@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Auto, Categorical, Knob, Params, Space
 from rasp_tuner.study_file.knob_syntax import knob_of, parse_value

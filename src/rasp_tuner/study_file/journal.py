@@ -23,7 +23,7 @@ log = logging.getLogger("rasp_tuner.journal")
 FILE = "journal.jsonl"
 OLD_FILE = "journal.old.jsonl"
 VERSION = 1
-MEASURED = ("run", "playoff", "final", "step", "checkpoint")  # kinds of lines that hold or stand for measurements
+MEASURED_KINDS = ("run", "playoff", "final", "step", "checkpoint")  # kinds of lines that hold or stand for measurements
 
 
 class Journal:
@@ -98,7 +98,7 @@ class Journal:
             advice = {errno.ENOSPC: "Free some space", errno.EDQUOT: "Free some space", errno.EFBIG: "Raise the limit"}
             raise JournalError(
                 f"cannot write to {str(self.path)!r}: {reason.strerror}. Nothing acknowledged is lost:"
-                f" {sum(entry['kind'] in MEASURED for entry in self.entries)} runs are in it."
+                f" {sum(entry['kind'] in MEASURED_KINDS for entry in self.entries)} runs are in it."
                 f" {advice.get(reason.errno or 0, 'Remove the cause')}, then give the same command again to go on"
             ) from reason
         self._size += len(line)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import (
     DIGITS,

@@ -2,6 +2,6 @@
 
 from rasp_tuner.tune.api import run_study, tune
 from rasp_tuner.tune.result import SituationResult, TuneResult
-from rasp_tuner.tune.study import Limits, TuneStudy, build_study
+from rasp_tuner.tune.study import StopRules, TuneStudy, build_study
 
-__all__ = ["Limits", "SituationResult", "TuneResult", "TuneStudy", "build_study", "run_study", "tune"]
+__all__ = ["SituationResult", "StopRules", "TuneResult", "TuneStudy", "build_study", "run_study", "tune"]

@@ -7,29 +7,29 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core import snapshot
 from rasp_tuner.errors import JournalError, RaspError, SnapshotFileError, TuningStopped
-from rasp_tuner.report.words import settings_words
+from rasp_tuner.files import snapshot
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Knob, Value
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.changed_space import may_go_on
 from rasp_tuner.tune.context_sources import ContextValue
-from rasp_tuner.tune.final import compare, pairs_each
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.measure import placeholder_values, runner_of
+from rasp_tuner.tune.paired_comparison import compare, pairs_each
 from rasp_tuner.tune.playoff import play_off
 from rasp_tuner.tune.process import leftovers
 from rasp_tuner.tune.progress import Progress
 from rasp_tuner.tune.report import as_html
 from rasp_tuner.tune.result import TuneResult, conclude
 from rasp_tuner.tune.situations import situations_of
-from rasp_tuner.tune.study import Limits, TuneStudy, build_study
+from rasp_tuner.tune.study import StopRules, TuneStudy, build_study
 
 log = logging.getLogger("rasp_tuner.tune")
 
 NOISE_FROM_RUNS = 10  # on, it is looked at how much equal runs differ
 EXTREME_NOISE = 0.2  # deviation of log(metric): a gain of a third is lost in it
-FOLDER = "rasp-tune"  # where studies live, unless said otherwise
+TUNE_FOLDER = "rasp-tune"  # where studies live, unless said otherwise
 
 
 def tune(
@@ -75,14 +75,14 @@ def tune(
         "repeats": repeats,
         "seed": seed,
     }
-    limits = Limits.parse({"steps": steps, "time": time, "final": final})
+    limits = StopRules.parse({"steps": steps, "time": time, "final": final})
     folder = Path(out) if out is not None else None
     return run_study(build_study(fields), limits, folder, fresh, Progress(quiet=quiet), function, readers)
 
 
 def run_study(
     study: TuneStudy,
-    limits: Limits,
+    limits: StopRules,
     folder: Path | None = None,
     fresh: bool = False,
     progress: Progress | None = None,
@@ -90,7 +90,7 @@ def run_study(
     readers: Mapping[str, Callable[[], ContextValue]] | None = None,
 ) -> TuneResult:
     """Run a study to its limits, or go on with it; then compare and report."""
-    place, progress = folder if folder is not None else Path(FOLDER) / study.name, progress or Progress(quiet=True)
+    place, progress = folder if folder is not None else Path(TUNE_FOLDER) / study.name, progress or Progress(quiet=True)
     runner = runner_of(study, function)
     with Journal(place, study.to_json(), fresh, may_go_on=may_go_on) as journal:
         session = Session(study, runner, journal, readers)
@@ -145,7 +145,7 @@ def _warn_of_noise(session: Session, progress: Progress) -> None:
     )
 
 
-def _finish(session: Session, limits: Limits, place: Path, progress: Progress) -> TuneResult:
+def _finish(session: Session, limits: StopRules, place: Path, progress: Progress) -> TuneResult:
     """The final comparison, then all files."""
     found = {} if limits.final_pairs == 0 else play_off(session, progress.play_off)
     situations = situations_of(session, found)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from rasp_tuner.base.checks import show
 from rasp_tuner.contexts import Category, ContextKind, Flag, Name, Number, TimeOfDay, Weekday
-from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import Value
 from rasp_tuner.study_file.template import fill
@@ -74,8 +74,8 @@ def context_of(name: str, source: object) -> ContextSource:
     kind, colon, detail = source.partition(":")
     if not colon or kind not in KINDS:
         kind, detail = "command", source
-    if kind == "time" and detail not in TIMES:
-        raise InvalidSpace(f"context {name!r}: time must be one of {', '.join(TIMES)}, got {show(detail)}")
+    if kind == "time" and detail not in TIME_PARTS:
+        raise InvalidSpace(f"context {name!r}: time must be one of {', '.join(TIME_PARTS)}, got {show(detail)}")
     return ContextSource(kind, detail, declared)
 
 
@@ -150,7 +150,7 @@ def _from_environment(detail: str, _: ContextReading) -> ContextValue:
     return _as_value(os.environ[detail])
 
 
-TIMES: dict[str, Callable[[time.struct_time], float]] = {
+TIME_PARTS: dict[str, Callable[[time.struct_time], float]] = {
     "hour": lambda now: now.tm_hour + now.tm_min / 60.0,
     "weekday": lambda now: float(now.tm_wday),  # Monday is 0
 }
@@ -159,6 +159,6 @@ KINDS: dict[str, Callable[[str, ContextReading], ContextValue]] = {
     "file": _from_file,
     "size": _from_size,
     "env": _from_environment,
-    "time": lambda detail, _: TIMES[detail](time.localtime()),
+    "time": lambda detail, _: TIME_PARTS[detail](time.localtime()),
     "text": lambda detail, reading: _as_value(fill(detail, reading.values)),
 }

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import numpy as np
 
-from rasp_tuner.report.words import duration_words, settings_words
+from rasp_tuner.page.words import duration_words, settings_words
 from rasp_tuner.space import Auto, Categorical, Float, Int, Knob, PowerOfTwo
 from rasp_tuner.study_file.template import as_text
-from rasp_tuner.tune.api import FOLDER
-from rasp_tuner.tune.final import LEAST_PAIRS, USUAL_PAIRS
+from rasp_tuner.tune.api import TUNE_FOLDER
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
 from rasp_tuner.tune.measure import placeholder_values, runner_of
-from rasp_tuner.tune.study import Limits, TuneStudy
+from rasp_tuner.tune.paired_comparison import LEAST_PAIRS, USUAL_PAIRS
+from rasp_tuner.tune.study import StopRules, TuneStudy
 
-NAMES_SHOWN = 5
+INPUTS_SHOWN = 5
 
 
-def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> str:
+def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) -> str:
     """Everything that would happen, without doing it."""
     inputs = study.find_inputs()
     runner = runner_of(study)
@@ -24,7 +24,7 @@ def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> 
     input = inputs[0] if inputs else None
     assumed = f"  (nobody gave: {', '.join(study.assumed)})" if study.assumed else ""
     lines = [
-        f"study     {study.name}, in {folder or Path(FOLDER) / study.name}",
+        f"study     {study.name}, in {folder or Path(TUNE_FOLDER) / study.name}",
         f"default   {settings_words(study.default)}{assumed}",
         f"runs      {runner.shown(placeholder_values(study, study.default, input))}",
         f"such as   {runner.shown(placeholder_values(study, other, input))}",
@@ -35,8 +35,8 @@ def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> 
         *(f"context   {name}: {source}" for name, source in study.contexts.items()),
     ]
     if inputs:
-        more = f" and {len(inputs) - NAMES_SHOWN} more" if len(inputs) > NAMES_SHOWN else ""
-        lines.append(f"inputs    {', '.join(inputs[:NAMES_SHOWN])}{more}, in turn")
+        more = f" and {len(inputs) - INPUTS_SHOWN} more" if len(inputs) > INPUTS_SHOWN else ""
+        lines.append(f"inputs    {', '.join(inputs[:INPUTS_SHOWN])}{more}, in turn")
     each = study.warmup + study.repeats
     dropped = f", the first {study.warmup} of them dropped" if study.warmup else ""
     lines.append(f"each step {each} run{'s' * (each > 1)}{dropped}; the default once more every {CONTROL_EVERY} steps")
@@ -76,7 +76,7 @@ def _limit_words(study: TuneStudy) -> str:
     return f"timeout   {limit}; then the command and all it started are ended, and the run counts as failed{stop}"
 
 
-def _length_words(limits: Limits, each: int, study: TuneStudy, inputs: int) -> str:
+def _length_words(limits: StopRules, each: int, study: TuneStudy, inputs: int) -> str:
     pairs = limits.final_pairs
     usual = f"{USUAL_PAIRS} pairs against the default, at least {LEAST_PAIRS} in each situation"
     compared = f"{pairs} pairs against the default in each situation" if pairs is not None else usual

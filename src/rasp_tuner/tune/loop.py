@@ -14,8 +14,8 @@ from rasp_tuner.space import Params, Value
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.changed_space import as_run_now
 from rasp_tuner.tune.context_sources import ContextReading, ContextSource, ContextValue, for_tuner, kind_for
-from rasp_tuner.tune.measure import Measured, Runner, measure, output_of, placeholder_values
-from rasp_tuner.tune.study import Limits, TuneStudy
+from rasp_tuner.tune.measure import Measurement, Runner, measure, output_of, placeholder_values
+from rasp_tuner.tune.study import StopRules, TuneStudy
 from rasp_tuner.tuner import Tuner
 
 log = logging.getLogger("rasp_tuner.tune")
@@ -125,7 +125,7 @@ class Session:
         """By the study, in earlier sessions too."""
         return self._before_s + time.monotonic() - self._started
 
-    def is_over(self, limits: Limits) -> bool:
+    def is_over(self, limits: StopRules) -> bool:
         """Whether the limits say that enough was measured."""
         if limits.steps is not None and len(self.runs) >= limits.steps:
             return True
@@ -158,7 +158,7 @@ class Session:
 
     def _measured(
         self, params: Params, input: str | None, stop_s: float | None
-    ) -> tuple[Measured, dict[str, float] | None]:
+    ) -> tuple[Measurement, dict[str, float] | None]:
         """What came of a setting; where runs are paired, and it is not the default, also of the default beside it.
 
         Which of the two comes first changes from step to step, so that neither is warmed up by the other.
@@ -259,7 +259,7 @@ class Session:
             self.tuner.observe_failed(context, run.params)
         self.runs.append(run)
 
-    def _stop_if_hopeless(self, run: Run, done: Measured) -> None:
+    def _stop_if_hopeless(self, run: Run, done: Measurement) -> None:
         """A study whose first runs all fail is wrong, not slow."""
         if any(earlier.metrics for earlier in self.runs) or run.metrics is not None:
             return

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue, TuningStopped
 from rasp_tuner.space import Params, Value
 from rasp_tuner.study_file.template import fill
@@ -29,7 +29,7 @@ LONGEST_TAIL = 1500  # characters of output in a message
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """What came of one setting."""
 
     metrics: dict[str, float] | None  # None: it failed
@@ -73,7 +73,7 @@ def measure(
     run: int,
     limit_s: float | None,
     stop_s: float | None = None,
-) -> Measured:
+) -> Measurement:
     """Run a setting: warm-up runs are dropped, of the others the median counts; the first failure is the answer.
 
     A run that counts is ended at `stop_s`, if that comes before the limit.
@@ -89,16 +89,16 @@ def measure(
             ran = runner.run(values, stop_s if stops and counts else limit_s)
             longest = max(longest, ran.seconds)
             if ran.late is not None and stop_s is not None and stops and counts:
-                return Measured(read_metrics(study, replace(ran.late, wall_s=stop_s)), longest, stopped=True)
+                return Measurement(read_metrics(study, replace(ran.late, wall_s=stop_s)), longest, stopped=True)
             if ran.reading is None:
-                return Measured(None, longest, ran.failure, ran.output)
+                return Measurement(None, longest, ran.failure, ran.output)
             if counts:
                 samples.append(read_metrics(study, ran.reading))
         except MetricNotFound as reason:
-            return Measured(None, longest, str(reason), ran.output, missing=reason.name)
+            return Measurement(None, longest, str(reason), ran.output, missing=reason.name)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-    return Measured({name: statistics.median(s[name] for s in samples) for name in study.metrics}, longest)
+    return Measurement({name: statistics.median(s[name] for s in samples) for name in study.metrics}, longest)
 
 
 def placeholder_values(study: TuneStudy, params: Params, input: str | None) -> dict[str, Value]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-TABLES = ("knobs", "default", "metrics", "contexts", "env", "files")
+STUDY_TABLES = ("knobs", "default", "metrics", "contexts", "env", "files")
 
 
 def merged(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -14,7 +14,7 @@ def merged(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     """
     result = dict(fields)
     for name, value in given.items():
-        if name in TABLES and isinstance(result.get(name), Mapping):
+        if name in STUDY_TABLES and isinstance(result.get(name), Mapping):
             result[name] = {**result[name], **value}
         else:
             result[name] = value

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from rasp_tuner.report.words import duration_words, number_words, settings_words
+from rasp_tuner.page.words import duration_words, number_words, settings_words
 from rasp_tuner.tune.loop import Run, Session
-from rasp_tuner.tune.study import Limits
+from rasp_tuner.tune.study import StopRules
 
 LINE_EVERY_S = 30.0  # where nobody watches
 RECENT_RUNS = 20  # from which the time left is computed
@@ -31,7 +31,7 @@ class Progress:
             self._stream.write(f"{text}\n")
             self._stream.flush()
 
-    def step(self, session: Session, limits: Limits) -> None:
+    def step(self, session: Session, limits: StopRules) -> None:
         """The line after a step of tuning."""
         runs = len(session.runs)
         first = runs - session.resumed == 1
@@ -71,7 +71,7 @@ class Progress:
             self._drawn = False
 
 
-def step_words(session: Session, limits: Limits) -> str:
+def step_words(session: Session, limits: StopRules) -> str:
     """Where a study stands, on one line."""
     runs = session.runs
     parts = [f"step {len(runs)}" + (f"/{limits.steps}" if limits.steps else "")]
@@ -92,7 +92,7 @@ def step_words(session: Session, limits: Limits) -> str:
     return " · ".join(parts)
 
 
-def seconds_left(session: Session, limits: Limits) -> float | None:
+def seconds_left(session: Session, limits: StopRules) -> float | None:
     """How long tuning will go on, as far as can be told."""
     guesses = []
     if limits.steps is not None and (each := _step_seconds(session.runs)) is not None:

@@ -4,18 +4,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from rasp_tuner.core import html_page
-from rasp_tuner.report.axes import jitter, place_of, places_of
-from rasp_tuner.report.charts import Point, forest, knob_panel, timeline
+from rasp_tuner.page import html_page
+from rasp_tuner.page.axes import jitter, place_of, places_of
+from rasp_tuner.page.charts import Point, forest, knob_panel, timeline
+from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
+from rasp_tuner.page.words import duration_words, number_words, settings_words, value_words
 from rasp_tuner.report.paired import METHOD
-from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
-from rasp_tuner.report.words import duration_words, number_words, settings_words, value_words
 from rasp_tuner.space import Knob, Params
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY, Run
 from rasp_tuner.tune.result import TuneResult, headline
 from rasp_tuner.tune.verdict import Outcome, ratio_words
 
-MOST_ROWS = 2000  # of the table of runs
+MOST_RUNS_SHOWN = 2000  # of the table of runs
 MOST_PANELS = 24  # pictures of knobs
 
 COLOURS: Mapping[Outcome, str] = {"better": "good", "worse": "bad", "same": "", "default": "", "untested": ""}
@@ -205,6 +205,6 @@ def _runs_table(runs: Sequence[Run], knobs: Mapping[str, Knob]) -> str:
             *("-" if run.metrics is None else f"{run.metrics[name]:.6g}" for name in metrics),
             run.failure or ("default" if run.is_control else "stopped early" if run.stopped else "tried"),
         ]
-        for run in runs[-MOST_ROWS:]
+        for run in runs[-MOST_RUNS_SHOWN:]
     ]
     return html_page.folded(f"All {len(runs):,} runs", html_page.table((head, rows)))

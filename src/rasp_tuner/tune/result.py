@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.report.paired import METHOD
-from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Params
-from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.loop import Run, Session
-from rasp_tuner.tune.situations import Situation
+from rasp_tuner.tune.paired_comparison import PairedRun
+from rasp_tuner.tune.situations import CaseGroup
 from rasp_tuner.tune.study import TuneStudy
 from rasp_tuner.tune.verdict import Verdict, is_ahead, judge, ratio_words
 
@@ -22,7 +22,7 @@ EXIT_CODES = {"better": 0, "same": 3, "default": 3, "untested": 3, "worse": 4}
 class SituationResult:
     """What was found for one situation."""
 
-    situation: Situation
+    situation: CaseGroup
     verdict: Verdict
     use: Params  # the recommendation, or the default where that is better kept
 
@@ -35,7 +35,7 @@ class TuneResult:
     folder: Path
     runs: list[Run]
     situations: list[SituationResult]
-    pairs: list[Pair]
+    pairs: list[PairedRun]
     verdict: Verdict
     savings: str | None = None  # while tuning, in words: of runs that had the default beside them
 
@@ -102,7 +102,7 @@ def headline(result: TuneResult) -> str:
     return f"{result.verdict.words}{where}"
 
 
-def conclude(session: Session, situations: Sequence[Situation], pairs: Sequence[Pair], folder: Path) -> TuneResult:
+def conclude(session: Session, situations: Sequence[CaseGroup], pairs: Sequence[PairedRun], folder: Path) -> TuneResult:
     """Judge the pairs, and decide what to use where."""
     study, groups = session.study, [[p for p in pairs if p.situation == i] for i in range(len(situations))]
     compared = [group for group in groups if group]

@@ -20,7 +20,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Situation:
+class CaseGroup:
     """Cases that get the same settings."""
 
     label: str
@@ -41,7 +41,7 @@ def cases_of(session: Session) -> list[Case]:
     return list(met.values())
 
 
-def situations_of(session: Session, found: Mapping[str | None, Params] | None = None) -> list[Situation]:
+def situations_of(session: Session, found: Mapping[str | None, Params] | None = None) -> list[CaseGroup]:
     """The situations met so far, each with its recommendation; most cases first.
 
     `found` has the settings of inputs that a play-off was about: each of these is a situation of its own.
@@ -51,12 +51,12 @@ def situations_of(session: Session, found: Mapping[str | None, Params] | None = 
         return []
     if found:
         label = "all" if len(cases) == 1 else None
-        return [Situation(label or str(case.input), (case,), found[case.input]) for case in cases]
+        return [CaseGroup(label or str(case.input), (case,), found[case.input]) for case in cases]
     recommended = [session.tuner.recommend(session.given(case.context)) for case in cases]
     chosen = grouped([case.context for case in cases], recommended)
     alone = len(chosen) == 1
     return [
-        Situation(
+        CaseGroup(
             "all" if alone else _label([cases[i] for i in members]),
             tuple(cases[i] for i in members),
             recommended[typical],
@@ -65,7 +65,7 @@ def situations_of(session: Session, found: Mapping[str | None, Params] | None = 
     ]
 
 
-def nearest_situation(situations: Sequence[Situation], context: Mapping[str, ContextValue]) -> int:
+def nearest_situation(situations: Sequence[CaseGroup], context: Mapping[str, ContextValue]) -> int:
     """Which situation a context belongs to: that of the most similar case."""
     owners = [i for i, situation in enumerate(situations) for _ in situation.cases]
     points = features([*(case.context for situation in situations for case in situation.cases), context])

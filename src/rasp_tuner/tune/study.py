@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core.checks import show, whole
+from rasp_tuner.base.checks import show, whole
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.space import Knob, MaxChange, Params, Space
 from rasp_tuner.study_file import template
 from rasp_tuner.study_file.fields import check_fields, parse_knobs, seconds, table
+from rasp_tuner.study_file.study import FileStudy, rules_of
 from rasp_tuner.tune.command import Command
 from rasp_tuner.tune.context_sources import ContextSource, context_of
 from rasp_tuner.tune.metric_sources import MetricSource, check_alias, metric_of
@@ -26,7 +26,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class Limits:
+class StopRules:
     """How long to go on; may differ when a study is continued."""
 
     steps: int | None = None  # settings measured, runs of the default among them
@@ -34,7 +34,7 @@ class Limits:
     final_pairs: int | None = None  # of the final comparison, in each situation; 0: none
 
     @classmethod
-    def parse(cls, fields: Mapping[str, Any]) -> "Limits":
+    def parse(cls, fields: Mapping[str, Any]) -> "StopRules":
         steps, time_s, final = fields.get("steps"), seconds("time", fields.get("time")), fields.get("final")
         if steps is None and time_s is None:
             steps = STEPS
@@ -45,46 +45,31 @@ class Limits:
         )
 
 
-@dataclass(frozen=True)
-class TuneStudy:
+@dataclass(frozen=True, kw_only=True)
+class TuneStudy(FileStudy[MetricSource]):
     """Everything that makes two runs of `rasp tune` the same study."""
 
-    name: str
-    knobs: dict[str, Knob]
-    default: Params
-    metrics: dict[str, MetricSource]
     contexts: dict[str, ContextSource] = field(default_factory=dict)
     command: Command | None = None
     call: str | None = None  # module:function
     inputs: tuple[str, ...] = ()  # patterns
     env: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)  # file to write -> its template
-    constraints: tuple[str, ...] = ()  # that the knobs of every run keep
     timeout_s: float | None = None
     warmup: int = 0
     repeats: int = 1
-    seed: int = 0
-    budget: float | None = None
     redo: bool = False  # whether the default runs after a run that was stopped or failed, to do its work
     paired: bool = False  # whether the default runs beside every candidate, on the same input
-    max_change: Any = None  # how far a knob moves at most from one run to the next, as of a Tuner
     assumed: tuple[str, ...] = ()  # knobs whose default nobody gave
-
-    @property
-    def space(self) -> Space:
-        return Space(self.knobs, self.constraints, self.default)
 
     def to_json(self) -> dict[str, Any]:
         """The definition, for the journal's first line."""
         command = self.command
         return {
-            "name": self.name,
+            **self.shared_json(),
             "command": None if command is None else list(command.words),
             "shell": command is not None and command.shell,
             "call": self.call,
-            "knobs": self.space.to_json(),
-            "constraints": list(self.constraints),
-            "default": self.default,
             "metrics": {
                 name: {**source.metric.to_json(), "from": f"{source.kind}:{source.detail}"}
                 for name, source in self.metrics.items()
@@ -96,11 +81,8 @@ class TuneStudy:
             "timeout": self.timeout_s,
             "warmup": self.warmup,
             "repeats": self.repeats,
-            "seed": self.seed,
-            "budget": self.budget,
             **({"redo": True} if self.redo else {}),
             **({"paired": True} if self.paired else {}),
-            **({} if self.max_change is None else {"max_change": self.max_change}),
         }
 
     @property
@@ -110,11 +92,6 @@ class TuneStudy:
         minimised = [source for source in self.metrics.values() if source.metric.weight]
         known = all(source.kind in ("wall", "cpu", "memory") for source in self.metrics.values())
         return self.command is not None and self.repeats == 1 and known and [m.kind for m in minimised] == ["wall"]
-
-    @property
-    def objective(self) -> str:
-        """The metric that progress and pictures show: the first that is to be improved."""
-        return next((name for name, source in self.metrics.items() if source.metric.weight), next(iter(self.metrics)))
 
     def find_inputs(self) -> list[str]:
         """The files that the patterns name now, sorted; a word that is no pattern and no file is an input itself."""
@@ -143,7 +120,7 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
     if command is not None:
         for name, spec in table(fields, "metrics").items():
             check_alias(name, spec)
-    inputs, rules = fields.get("inputs", ()), fields.get("constraints", ())
+    inputs = fields.get("inputs", ())
     contexts = {name: context_of(name, source) for name, source in table(fields, "contexts").items()}
     if inputs and not contexts:  # then the inputs themselves are the situations
         contexts = {"input": ContextSource("text", "{input}", "category")}
@@ -158,7 +135,7 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
         inputs=(inputs,) if isinstance(inputs, str) else tuple(inputs),
         env={name: str(value) for name, value in table(fields, "env").items()},
         files={name: str(value) for name, value in table(fields, "files").items()},
-        constraints=(rules,) if isinstance(rules, str) else tuple(rules),
+        constraints=rules_of(fields.get("constraints", ())),
         timeout_s=seconds("timeout", fields.get("timeout")),
         warmup=whole("warmup", fields.get("warmup", 0), 0, 10**6, InvalidSpace),
         repeats=whole("repeats", fields.get("repeats", 1), 1, 10**6, InvalidSpace),
@@ -191,11 +168,7 @@ def _name_of(command: Command | None, call: str | None) -> str:
 
 def _check(study: TuneStudy) -> None:
     """The default keeps the constraints, placeholders have a knob, and knobs are used."""
-    space = study.space
-    if study.max_change is not None:
-        MaxChange(space, study.max_change)
-    if not re.fullmatch(r"\w[\w.-]{0,99}", study.name):
-        raise InvalidSpace(f"name must be letters, digits, dots and dashes, got {show(study.name)}")
+    study.check()
     known = [*study.knobs, "scratch", "run", *(["input"] if study.inputs else [])]
     texts = {f"env {name}": text for name, text in study.env.items()}
     texts |= {f"files {name}": name for name in study.files}

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rasp_tuner.core.versus_default import LEVEL
+from rasp_tuner.gain.versus_default import LEVEL
+from rasp_tuner.page.words import number_words
 from rasp_tuner.report.paired import Effect, effect
-from rasp_tuner.report.words import number_words
-from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.metric_sources import MetricSource
-from rasp_tuner.types import KEPT
+from rasp_tuner.tune.paired_comparison import PairedRun
+from rasp_tuner.types import LIMIT_KEPT
 
 Outcome = Literal["better", "same", "worse", "default", "untested"]
 
@@ -27,7 +27,7 @@ class Verdict:
     failed_recommended: int = 0
 
 
-def judge(groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource]) -> Verdict:
+def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSource]) -> Verdict:
     """The verdict on pairs, one group for each situation: first whether runs fail, then limits, then the objective."""
     pairs = [pair for group in groups for pair in group]
     if not pairs:
@@ -64,7 +64,7 @@ def goals_of(metrics: Mapping[str, MetricSource]) -> dict[str, MetricSource]:
     return {name: source for name, source in metrics.items() if source.metric.weight > 0.0} or dict(metrics)
 
 
-def _by_failures(pairs: Sequence[Pair]) -> tuple[Outcome, str]:
+def _by_failures(pairs: Sequence[PairedRun]) -> tuple[Outcome, str]:
     """Worse if the recommendation fails more often; better only if chance does not explain that the default does."""
     default, other = (
         sum(side is None for side in sides) for sides in zip(*((p.default, p.recommended) for p in pairs), strict=True)
@@ -78,7 +78,7 @@ def _by_failures(pairs: Sequence[Pair]) -> tuple[Outcome, str]:
     return ("better", f"more reliable: {words}") if chance <= 1.0 - LEVEL else ("same", "")
 
 
-def _by_limits(pairs: Sequence[Pair], metrics: Mapping[str, MetricSource]) -> tuple[Outcome, str]:
+def _by_limits(pairs: Sequence[PairedRun], metrics: Mapping[str, MetricSource]) -> tuple[Outcome, str]:
     """Worse if the recommendation breaks a limit; better if it keeps one that the default breaks."""
     said: list[str] = []
     outcome: Outcome = "same"
@@ -93,7 +93,7 @@ def _by_limits(pairs: Sequence[Pair], metrics: Mapping[str, MetricSource]) -> tu
             sum(sign * side[name] > sign * level for side, level in zip(sides, levels, strict=True))
             for sides in zip(*both, strict=True)
         ]
-        allowed = math.ceil((1.0 - KEPT) * len(both))
+        allowed = math.ceil((1.0 - LIMIT_KEPT) * len(both))
         said.append(f"{name} within its limit in {len(both) - broken[1]} of {len(both)} runs")
         if broken[1] > allowed and broken[1] >= broken[0]:
             return "worse", said[-1]
@@ -156,7 +156,7 @@ def _kind_of(goals: Mapping[str, MetricSource]) -> tuple[Literal["min", "max"], 
 
 
 def _effects(
-    groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource], goals: Mapping[str, MetricSource]
+    groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSource], goals: Mapping[str, MetricSource]
 ) -> dict[str, Effect]:
     found = {}
     both = [[(p.default, p.recommended) for p in group if p.default and p.recommended] for group in groups]
@@ -168,9 +168,9 @@ def _effects(
     return found
 
 
-def _strata(pairs: Sequence[Pair]) -> list[list[Pair]]:
+def _strata(pairs: Sequence[PairedRun]) -> list[list[PairedRun]]:
     """Pairs by input, where each has enough for a deviation of its own; else together."""
-    by_input: dict[str | None, list[Pair]] = {}
+    by_input: dict[str | None, list[PairedRun]] = {}
     for pair in pairs:
         by_input.setdefault(pair.input, []).append(pair)
     enough = all(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rasp_tuner.errors import InvalidSpace, InvalidValue, NoData, QueryFailed
-from rasp_tuner.report.words import duration_words, settings_words, value_words
+from rasp_tuner.page.words import duration_words, settings_words, value_words
 from rasp_tuner.watch.queries import long_ranges
 from rasp_tuner.watch.reader import Part, Reader
 from rasp_tuner.watch.study import Mode, WatchStudy

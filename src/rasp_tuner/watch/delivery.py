@@ -4,9 +4,9 @@ import logging
 from collections.abc import Sequence
 
 from rasp_tuner.errors import JournalError, SinkFailed
-from rasp_tuner.report.words import settings_words
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Params
-from rasp_tuner.watch.memory import Memory
+from rasp_tuner.watch.memory import WatchMemory
 from rasp_tuner.watch.sinks import Sink
 
 log = logging.getLogger("rasp_tuner.watch")
@@ -15,7 +15,7 @@ log = logging.getLogger("rasp_tuner.watch")
 class Delivery:
     """Knows what is in place, and changes it."""
 
-    def __init__(self, memory: Memory, sinks: Sequence[Sink], mode: str) -> None:
+    def __init__(self, memory: WatchMemory, sinks: Sequence[Sink], mode: str) -> None:
         self._memory, self._sinks, self._mode = memory, sinks, mode
         self._sure = False  # in this session: the system may have been changed since the last one
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, QueryFailed
 
-MOST_BYTES = 4_000_000  # of an answer
+MOST_ANSWER_BYTES = 4_000_000  # of an answer
 FROM_ENVIRONMENT = "env:"
 
 
@@ -103,8 +103,8 @@ def _read(answer: Any) -> bytes:
     while part := answer.read1(65536):
         parts.append(part)
         size += len(part)
-        if size > MOST_BYTES:
-            raise OSError(f"its answer has more than {MOST_BYTES:,} bytes")
+        if size > MOST_ANSWER_BYTES:
+            raise OSError(f"its answer has more than {MOST_ANSWER_BYTES:,} bytes")
     return b"".join(parts)
 
 

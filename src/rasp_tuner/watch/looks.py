@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from rasp_tuner.core.metric_table import beside_control
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed
+from rasp_tuner.optimizer.metric_table import beside_control
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Suggestion
 from rasp_tuner.watch.reader import Reader
@@ -28,7 +28,7 @@ class Ended(NamedTuple):
     control: dict[str, float] | None
 
 
-class Looks:
+class WindowLooks:
     """Waits for windows, and looks inside them."""
 
     def __init__(self, study: WatchStudy, reader: Reader, pause: Callable[[float], None], by_instances: bool) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core import snapshot
 from rasp_tuner.errors import JournalError, SnapshotError, SnapshotFileError
+from rasp_tuner.files import snapshot
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.watch.state import WatchState
@@ -16,10 +16,10 @@ from rasp_tuner.watch.study import WatchStudy
 log = logging.getLogger("rasp_tuner.watch")
 
 CHECKPOINT_EVERY = 500  # lines of the journal, so that it starts fast and does not grow for ever
-MOST_WAITING = 16  # suggestions without an answer; only the latest can get one
+MOST_UNANSWERED = 16  # suggestions without an answer; only the latest can get one
 
 
-class Memory:
+class WatchMemory:
     """All that a study has learned. What is in the journal is never lost."""
 
     def __init__(self, study: WatchStudy, journal: Journal) -> None:
@@ -105,6 +105,6 @@ def _new_tuner(study: WatchStudy) -> Tuner:
         seed=study.seed,
         budget=study.budget,
         constraints=study.constraints,
-        max_pending=MOST_WAITING,
+        max_pending=MOST_UNANSWERED,
         max_change=study.max_change,
     )

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import NoData, QueryFailed
 from rasp_tuner.watch.http_call import call, filled_headers
 
 SHOWN_TEXT = 200  # characters of an error page
 
 
-class Sample(NamedTuple):
+class SeriesSample(NamedTuple):
     """One series of an answer."""
 
     labels: Mapping[str, str]
@@ -32,7 +32,7 @@ class Prometheus:
     max_age_s: float = 120.0  # of the newest sample behind an answer
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def one(self, query: str) -> Sample:
+    def one(self, query: str) -> SeriesSample:
         """The only series that a query gives, with a finite value."""
         found = self.series(query)
         if not found:
@@ -82,7 +82,7 @@ class Prometheus:
             )
         return age
 
-    def series(self, query: str) -> list[Sample]:
+    def series(self, query: str) -> list[SeriesSample]:
         """All series that a query gives; QueryFailed if there is no sound answer."""
         url = f"{self.url}/api/v1/query?{urlencode({'query': query})}"
         headers = {"Accept": "application/json", **filled_headers("prometheus", self.headers)}
@@ -119,10 +119,10 @@ def _json(url: str, status: int, body: bytes) -> dict[str, Any]:
     return found
 
 
-def _samples(data: Mapping[str, Any]) -> list[Sample]:
+def _samples(data: Mapping[str, Any]) -> list[SeriesSample]:
     kind, result = data["resultType"], data["result"]
     if kind == "scalar":
-        return [Sample({}, _number(result[1]), float(result[0]))]
+        return [SeriesSample({}, _number(result[1]), float(result[0]))]
     if kind != "vector":
         raise QueryFailed(
             f"a query must give one value for each series, this one gives a {kind}: put rate(...) or avg_over_time(...)"
@@ -131,7 +131,9 @@ def _samples(data: Mapping[str, Any]) -> list[Sample]:
     if any("histogram" in one for one in result):
         raise QueryFailed("a query must give numbers, this one gives native histograms: use histogram_quantile(...)")
     return [
-        Sample({str(k): str(v) for k, v in one["metric"].items()}, _number(one["value"][1]), float(one["value"][0]))
+        SeriesSample(
+            {str(k): str(v) for k, v in one["metric"].items()}, _number(one["value"][1]), float(one["value"][0])
+        )
         for one in result
     ]
 

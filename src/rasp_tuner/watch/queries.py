@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.contexts import Category, ContextKind, Flag, Name, Number, TimeOfDay, Weekday
-from rasp_tuner.core.checks import number, show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.study_file.fields import check_fields
 from rasp_tuner.study_file.template import fill, placeholders
 from rasp_tuner.types import Metric
 
-WINDOW = "[{window}]"
+WINDOW_SELECTOR = "[{window}]"
 Missing: TypeAlias = float | Literal["skip", "wait", "ignore"]  # what to do without a value
-TIMES: dict[str, type[TimeOfDay] | type[Weekday]] = {"time:hour": TimeOfDay, "time:weekday": Weekday}
+TIME_KINDS: dict[str, type[TimeOfDay] | type[Weekday]] = {"time:hour": TimeOfDay, "time:weekday": Weekday}
 
 METRIC_FIELDS = (
     *("query", "goal", "max", "min", "at_most", "at_least", "weight", "scale"),
@@ -48,7 +48,7 @@ class ContextQuery:
     """A context, and where it comes from."""
 
     kind: ContextKind
-    query: str  # or one of TIMES
+    query: str  # or one of TIME_KINDS
     label: str | None = None  # whose text is the value
     newest: str | None = None
     missing: Missing = "skip"
@@ -91,7 +91,7 @@ def metric_query(name: str, spec: object, min_samples: object, missing: Missing)
     if given is not None and (texts["samples"] or count_query(query)) is None:
         raise InvalidSpace(
             f"{where}.min_samples: how many samples the query saw cannot be told from it. Use a range such as"
-            f" x{WINDOW} in it, or add samples = 'sum(increase(requests_total{WINDOW}))'"
+            f" x{WINDOW_SELECTOR} in it, or add samples = 'sum(increase(requests_total{WINDOW_SELECTOR}))'"
         )
     least = 1.0 if given is None else number(f"{where}.min_samples", given, InvalidSpace)
     if least < 0.0:
@@ -114,8 +114,8 @@ def context_query(name: str, spec: object, missing: Missing) -> ContextQuery:
     where = f"contexts.{name}"
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise InvalidSpace(f"a context's name must be a word, got {show(name)}")
-    if isinstance(spec, str) and spec in TIMES:
-        return ContextQuery(TIMES[spec](), spec)
+    if isinstance(spec, str) and spec in TIME_KINDS:
+        return ContextQuery(TIME_KINDS[spec](), spec)
     fields = {"query": spec} if isinstance(spec, str) else dict(_table(where, spec))
     check_fields(where, fields, ("query", "kind", "label", "newest", "missing"))
     query = check_query(f"{where}.query", fields.pop("query", None))
@@ -164,7 +164,9 @@ def check_missing(where: str, given: object, words: tuple[str, ...]) -> Missing:
 def check_query(where: str, text: object) -> str:
     """A query that is a text, with no placeholder but {window}."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidSpace(f"{where} must be a PromQL query, such as sum(rate(x_total{WINDOW})), got {show(text)}")
+        raise InvalidSpace(
+            f"{where} must be a PromQL query, such as sum(rate(x_total{WINDOW_SELECTOR})), got {show(text)}"
+        )
     for name in placeholders(text):
         if name != "window":
             raise InvalidSpace(f"{where} has the placeholder {{{name}}}; a query has only {{window}}")
@@ -182,7 +184,7 @@ def count_query(query: str) -> str | None:
     'max(count_over_time(x{job="a"}[{window}]))'
     """
     found = _RANGED.search(query)
-    return None if found is None else f"max(count_over_time({found[1]}{WINDOW}))"
+    return None if found is None else f"max(count_over_time({found[1]}{WINDOW_SELECTOR}))"
 
 
 def newest_query(query: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, TypeVar
 from rasp_tuner.contexts import Flag, TimeOfDay, Weekday, now
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, RaspError
 from rasp_tuner.space import Params, Value
-from rasp_tuner.watch.prometheus import Prometheus, Sample
+from rasp_tuner.watch.prometheus import Prometheus, SeriesSample
 from rasp_tuner.watch.queries import ContextQuery, MetricQuery, Missing, RunningQuery, count_query, filled, newest_query
 from rasp_tuner.watch.study import WatchStudy
 
@@ -115,7 +115,7 @@ class Reader:
                 "few", f"{count:g} samples in the window of {window_s:g} s, min_samples is {source.min_samples:g}"
             )
 
-    def _sample(self, query: str, newest: str | None) -> Sample:
+    def _sample(self, query: str, newest: str | None) -> SeriesSample:
         sample = self.prometheus.one(filled(query, self.study.window_s))
         if newest is not None:
             self.prometheus.check_age(filled(newest, self.study.window_s))
@@ -148,7 +148,7 @@ class Reader:
             raise _named(where, reason) from reason
 
 
-def _context_value(source: ContextQuery, sample: Sample) -> ContextValue:
+def _context_value(source: ContextQuery, sample: SeriesSample) -> ContextValue:
     if source.label is not None:
         return _label(sample, source.label)
     if isinstance(source.kind, Flag):
@@ -158,7 +158,7 @@ def _context_value(source: ContextQuery, sample: Sample) -> ContextValue:
     return sample.value
 
 
-def _label(sample: Sample, label: str) -> str:
+def _label(sample: SeriesSample, label: str) -> str:
     if label not in sample.labels:
         known = ", ".join(name for name in sample.labels if name != "__name__") or "none"
         raise NoData("empty", f"the series has no label {label!r}; its labels: {known}")

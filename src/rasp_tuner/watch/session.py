@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core import snapshot
 from rasp_tuner.engine.budget import START_STEPS
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed, SnapshotFileError
-from rasp_tuner.report.words import settings_words
+from rasp_tuner.files import snapshot
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.watch.delivery import Delivery
-from rasp_tuner.watch.memory import Memory
+from rasp_tuner.watch.memory import WatchMemory
+from rasp_tuner.watch.messages import gain_words, status, step_words
 from rasp_tuner.watch.step import Stepper
 from rasp_tuner.watch.study import Mode, WatchStudy
-from rasp_tuner.watch.words import gain_words, status, step_words
 
 log = logging.getLogger("rasp_tuner.watch")
 
-FOLDER = "rasp-watch"  # where studies live, unless said otherwise
+WATCH_FOLDER = "rasp-watch"  # where studies live, unless said otherwise
 HOW_TO_RESUME = "To try again, stop this and give the same command with --resume"
 SLICE_S = 0.1  # after which a pause looks whether it is to end
 
@@ -57,9 +57,9 @@ def watch(
     """
     chosen = mode or study.mode
     study.check_mode(chosen)
-    place = folder or Path(FOLDER) / study.name
+    place = folder or Path(WATCH_FOLDER) / study.name
     with Journal(place, study.to_json(), fresh, "rasp watch", "name or --out") as journal:
-        session = _Session(study, chosen, Memory(study, journal), stopping)
+        session = _Session(study, chosen, WatchMemory(study, journal), stopping)
         session.begin(resume)
         try:
             while steps is None or session.tried < steps:
@@ -74,7 +74,7 @@ def watch(
 class _Session:
     """One run of the program."""
 
-    def __init__(self, study: WatchStudy, mode: Mode, memory: Memory, stopping: Callable[[], bool]) -> None:
+    def __init__(self, study: WatchStudy, mode: Mode, memory: WatchMemory, stopping: Callable[[], bool]) -> None:
         self.study, self.mode, self.memory, self._stopping = study, mode, memory, stopping
         self.delivery = Delivery(memory, study.sinks_of(mode), mode)
         self.stepper = Stepper(study, mode, memory, self.delivery, self.pause)

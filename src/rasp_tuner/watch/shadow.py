@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rasp_tuner.core.optimizer import Expected
-from rasp_tuner.core.versus_default import NORMAL_90, WIDTH
+from rasp_tuner.gain.versus_default import NORMAL_90, NORMAL_95
+from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.types import Direction
 
 
-class Forecast(NamedTuple):
+class ExpectedGain(NamedTuple):
     """What a recommendation is expected to gain over what runs: a share of it, positive where it is better."""
 
     gain: float
@@ -18,16 +18,16 @@ class Forecast(NamedTuple):
     same: bool  # nothing better than what runs is known
 
 
-def forecast(running: Expected, recommended: Expected, same: bool, direction: Direction) -> Forecast | None:
+def forecast(running: Expected, recommended: Expected, same: bool, direction: Direction) -> ExpectedGain | None:
     """What a recommendation would gain; None where what runs is expected to give nothing to take a share of."""
     level = abs(running.mean)
     if same:
-        return Forecast(0.0, 0.0, True)
+        return ExpectedGain(0.0, 0.0, True)
     if level < 1e-300:
         return None
     sign = 1.0 if direction == "min" else -1.0
-    halves = (0.5 * (one.high - one.low) / NORMAL_90 * WIDTH for one in (running, recommended))
-    return Forecast(sign * (running.mean - recommended.mean) / level, math.hypot(*halves) / level, False)
+    halves = (0.5 * (one.high - one.low) / NORMAL_90 * NORMAL_95 for one in (running, recommended))
+    return ExpectedGain(sign * (running.mean - recommended.mean) / level, math.hypot(*halves) / level, False)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ShadowGain:
         return self.changed > 0 and self.gain - self.half_width > 0.0
 
 
-def shadow_gain(forecasts: Sequence[Forecast]) -> ShadowGain:
+def shadow_gain(forecasts: Sequence[ExpectedGain]) -> ShadowGain:
     n = max(1, len(forecasts))
     return ShadowGain(
         len(forecasts),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rasp_tuner.space import Params
-from rasp_tuner.watch.shadow import Forecast
+from rasp_tuner.watch.shadow import ExpectedGain
 
 FORECASTS_KEPT = 200
 SETTINGS_COUNTED = 20
@@ -34,7 +34,7 @@ class WatchState:
     rolled_back: str = ""  # why, if it is
     spent_at: float = 0.0  # what the budget must have left; less once somebody has resumed
     broken_in_row: int = 0  # steps that broke a limit, one after the other
-    forecasts: deque[Forecast] = field(default_factory=lambda: deque(maxlen=FORECASTS_KEPT))
+    forecasts: deque[ExpectedGain] = field(default_factory=lambda: deque(maxlen=FORECASTS_KEPT))
     settings: list[Params] = field(default_factory=list)  # different ones that ran, the first few
 
     @classmethod
@@ -62,7 +62,7 @@ class WatchState:
         if ran not in self.settings and len(self.settings) < SETTINGS_COUNTED:
             self.settings.append(ran)
         if entry["forecast"] is not None:
-            self.forecasts.append(Forecast(*entry["forecast"]))
+            self.forecasts.append(ExpectedGain(*entry["forecast"]))
         if entry["role"] == "suggestion":
             self.broken_in_row = self.broken_in_row + 1 if entry["broken"] else 0
         if entry["good"]:
@@ -75,5 +75,5 @@ class WatchState:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "WatchState":
         fields = dict(data)
-        forecasts = deque((Forecast(*one) for one in fields.pop("forecasts")), maxlen=FORECASTS_KEPT)
+        forecasts = deque((ExpectedGain(*one) for one in fields.pop("forecasts")), maxlen=FORECASTS_KEPT)
         return cls(**fields, forecasts=forecasts)

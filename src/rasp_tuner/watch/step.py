@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed
-from rasp_tuner.report.words import settings_words
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.watch.delivery import Delivery
-from rasp_tuner.watch.judge import Levels, broken_limits, is_worse
-from rasp_tuner.watch.looks import Ended, Looks
-from rasp_tuner.watch.memory import Memory
+from rasp_tuner.watch.limit_breaks import Levels, broken_limits, is_worse
+from rasp_tuner.watch.looks import Ended, WindowLooks
+from rasp_tuner.watch.memory import WatchMemory
 from rasp_tuner.watch.reader import ContextValue, Reader, changed
 from rasp_tuner.watch.shadow import forecast
 from rasp_tuner.watch.study import Mode, WatchStudy
@@ -30,12 +30,12 @@ class Stepper:
     """Does the steps of one mode. What cannot be read or handed over raises, and nothing is learned."""
 
     def __init__(
-        self, study: WatchStudy, mode: Mode, memory: Memory, delivery: Delivery, pause: Callable[[float], None]
+        self, study: WatchStudy, mode: Mode, memory: WatchMemory, delivery: Delivery, pause: Callable[[float], None]
     ) -> None:
         self.study, self.mode, self.memory, self.delivery = study, mode, memory, delivery
         self.reader, self._pause = Reader(study, pause), pause
         self.by_instances = mode == "canary" and study.has_canaries
-        self.looks = Looks(study, self.reader, pause, self.by_instances)
+        self.looks = WindowLooks(study, self.reader, pause, self.by_instances)
         self._asked: dict[str, Any] | None = None  # of a step that does not count: a replay asks as often
 
     @property

@@ -1,17 +1,17 @@
 """WatchStudy: what `rasp watch` asks, changes and keeps to. Built from a study file; checks itself (docs/WATCH.md)."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from rasp_tuner.base.checks import number, show, whole
 from rasp_tuner.contexts import kind_json
-from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.presets import BUDGET
-from rasp_tuner.space import Knob, MaxChange, Params, Space
+from rasp_tuner.space import Knob
 from rasp_tuner.study_file.fields import check_fields, parse_knobs, read_study_file, seconds, table
+from rasp_tuner.study_file.study import FileStudy, rules_of
 from rasp_tuner.watch.http_call import check_headers, check_url
 from rasp_tuner.watch.prometheus import Prometheus
 from rasp_tuner.watch.queries import (
@@ -26,8 +26,8 @@ from rasp_tuner.watch.queries import (
 from rasp_tuner.watch.sinks import Sink, parse_sink
 
 Mode = Literal["shadow", "canary", "live"]
-LOOKS = 5  # inside a window, unless the study says otherwise
-LEAST_SHARE = 0.02
+LOOKS_A_WINDOW = 5  # inside a window, unless the study says otherwise
+FEWEST_SHARE = 0.02
 MODES: tuple[Mode, ...] = ("shadow", "canary", "live")
 STUDY_ALONE = (  # fields that no table of a study has
     *("mode", "settle", "window", "wait", "share", "holdout", "violations"),
@@ -39,19 +39,14 @@ FIELDS = (
 )
 
 
-@dataclass(frozen=True)
-class WatchStudy:
+@dataclass(frozen=True, kw_only=True)
+class WatchStudy(FileStudy[MetricQuery]):
     """Everything that a study file says."""
 
-    name: str
     prometheus: Prometheus
-    knobs: dict[str, Knob]
-    default: Params
-    metrics: dict[str, MetricQuery]
     contexts: dict[str, ContextQuery] = field(default_factory=dict)
     running: dict[str, RunningQuery] = field(default_factory=dict)  # of each knob
     sinks: tuple[Sink, ...] = ()
-    constraints: tuple[str, ...] = ()
     mode: Mode = "shadow"
     settle_s: float = 0.0  # after a change, before the window begins
     window_s: float = 60.0  # that metrics are of
@@ -63,18 +58,7 @@ class WatchStudy:
     when_spent: Literal["rollback", "exploit"] = "rollback"
     on_change: Literal["learn", "skip"] = "learn"  # where a context changes during the window
     on_exit: Literal["keep", "default"] = "keep"  # what is good in one situation may be bad in the next
-    seed: int = 0
-    max_change: Any = None  # how far a knob moves at most from one run to the next, as of a Tuner
     look_every_s: float | None = None  # inside the window, whether a run is to be ended; None: it is not looked at
-
-    @property
-    def space(self) -> Space:
-        return Space(self.knobs, self.constraints, self.default)
-
-    @property
-    def objective(self) -> str:
-        """The metric that gains are told of: the first that is to be improved."""
-        return next((name for name, source in self.metrics.items() if source.metric.weight), next(iter(self.metrics)))
 
     @property
     def has_canaries(self) -> bool:
@@ -87,15 +71,9 @@ class WatchStudy:
     def to_json(self) -> dict[str, Any]:
         """What must stay the same for a journal to be continued: what numbers mean, not where they come from."""
         return {
-            "name": self.name,
-            "knobs": self.space.to_json(),
-            "constraints": list(self.constraints),
-            "default": self.default,
+            **self.shared_json(),
             "metrics": {name: source.metric.to_json() for name, source in self.metrics.items()},
             "contexts": {name: kind_json(source.kind) for name, source in self.contexts.items()},
-            "seed": self.seed,
-            "budget": self.budget,
-            **({} if self.max_change is None else {"max_change": self.max_change}),
         }
 
     def check_mode(self, mode: Mode) -> None:
@@ -139,10 +117,7 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
     word = "skip" if isinstance(missing, float) else missing
     contexts = {name: context_query(name, spec, word) for name, spec in table(fields, "contexts").items()}
     window_s = seconds("window", fields.get("window", "1m")) or 0.0
-    rules = fields.get("constraints", ())
     name = str(fields.get("name") or "watch")
-    if not re.fullmatch(r"\w[\w.-]{0,99}", name):
-        raise InvalidSpace(f"name must be letters, digits, dots and dashes, got {show(name)}")
     study = WatchStudy(
         name=name,
         prometheus=_prometheus(table(fields, "prometheus")),
@@ -152,7 +127,7 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
         contexts=contexts,
         running=_running(table(fields, "running"), knobs),
         sinks=tuple(parse_sink(name, key, spec, knobs, folder) for key, spec in table(fields, "sinks").items()),
-        constraints=tuple(rules) if isinstance(rules, (list, tuple)) else (rules,),
+        constraints=rules_of(fields.get("constraints", ())),
         mode=check_mode_word(fields.get("mode", "shadow")),
         settle_s=_seconds_or_zero("settle", fields.get("settle", 0)),
         window_s=window_s,
@@ -168,9 +143,7 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
         max_change=fields.get("max_change"),
         look_every_s=_look_every(fields.get("look_every"), window_s),
     )
-    space = study.space  # the default keeps the constraints
-    if study.max_change is not None:
-        MaxChange(space, study.max_change)
+    study.check()
     study.check_mode(study.mode)
     return study
 
@@ -219,17 +192,17 @@ def _look_every(given: object, window_s: float) -> float | None:
     """A fifth of the window, unless it is said; `look_every = false`: never."""
     if given is False:
         return None
-    every = window_s / LOOKS if given is None else seconds("look_every", given)
+    every = window_s / LOOKS_A_WINDOW if given is None else seconds("look_every", given)
     return every if every is not None and every < window_s else None
 
 
 def _share(field: str, given: object, none: bool = False) -> float:
     """A share of the steps."""
     share = number(field, given, InvalidSpace)
-    if not (LEAST_SHARE <= share <= 1.0 - LEAST_SHARE or (none and share == 0.0)):
+    if not (FEWEST_SHARE <= share <= 1.0 - FEWEST_SHARE or (none and share == 0.0)):
         also = ", or 0" if none else ""
         raise InvalidSpace(
-            f"{field} must be a share of steps from {LEAST_SHARE:g} to {1.0 - LEAST_SHARE:g}{also}, got {show(given)}"
+            f"{field} must be a share of steps from {FEWEST_SHARE:g} to {1.0 - FEWEST_SHARE:g}{also}, got {show(given)}"
         )
     return share
 

@@ -102,7 +102,9 @@ def test_a_noise_that_is_not_tracked_stays_what_it_was():
             for y in (0.0, 9.0, -5.0, 2.0):
                 belief = family.believe(np.zeros(1))
                 point = np.full(2, 0.1 * abs(y))
-                family.learn(Trial(point, np.zeros(1), np.array([y]), failed=False), belief, belief.forecast(point, y))
+                family.learn(
+                    RunOutcome(point, np.zeros(1), np.array([y]), failed=False), belief, belief.forecast(point, y)
+                )
             assert family.believe(np.zeros(1)).arrays.noises == pytest.approx(float(variance))
 
 

@@ -14,7 +14,7 @@ from rasp_lab.bench.runner import run, suites, timing
 from rasp_lab.bench.runner.protocol import Cell
 from rasp_lab.pages import csv_tables, origin
 from rasp_tuner import InvalidValue
-from rasp_tuner.core import html_page
+from rasp_tuner.page import html_page
 
 pytestmark = pytest.mark.slow  # most of it reads one page, which takes seconds to make
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rasp_lab.theory import composer, ema
-from rasp_lab.theory.claim import ROUNDING
-from rasp_tuner.errors import BrokenAssumption
+from rasp_lab.theory.claim import ROUNDING, BrokenAssumption
 
 momenta = st.floats(0.02, 0.99)
 values = st.floats(-1e4, 1e4)

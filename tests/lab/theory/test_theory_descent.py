@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from worlds import points, regimes, relative_steps, worlds
 
 from rasp_lab.theory import gradient_error, misretrieval, regret, sandwich
-from rasp_lab.theory.claim import ROUNDING
+from rasp_lab.theory.claim import ROUNDING, BrokenAssumption
 from rasp_lab.theory.descent import DescentConstants
 from rasp_lab.theory.problems import Regime, quadratic_1d
 from rasp_lab.theory.ragd import play
-from rasp_tuner.errors import BrokenAssumption
 
 UP = 1.0 + ROUNDING
 

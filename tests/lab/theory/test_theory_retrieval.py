@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rasp_lab.theory import noisy, retrieval, weights
-from rasp_lab.theory.claim import ROUNDING
-from rasp_tuner.errors import BrokenAssumption
+from rasp_lab.theory.claim import ROUNDING, BrokenAssumption
 from rasp_tuner.paper.memory import PromptMemory
 
 seeds = st.integers(0, 2**32 - 1)

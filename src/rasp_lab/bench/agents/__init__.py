@@ -9,7 +9,7 @@ from typing import Any
 from rasp_lab.bench.agents.base import Agent, Factory
 from rasp_lab.bench.domains.base import Task
 from rasp_lab.bench.plugins import import_named, is_import_path
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidValue
 
 AGENTS: dict[str, str | Factory] = {  # name -> module:factory, or the factory itself

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.paper.composer import RealErrorComposer
 

@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 from rasp_lab.bench.agents.base import Run, ScalarAgent
 from rasp_lab.bench.agents.gp_ucb import INITIAL, RESTARTS, WINDOW, Window
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 RAW_SAMPLES = 64
 THREADS = ThreadpoolController()  # torch's own among them: matrices this small are faster on one thread

@@ -5,7 +5,7 @@ import numpy as np
 
 from rasp_lab.bench.agents.base import Run, ScalarAgent
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 SIGMA = 0.2  # Table hyperparams: 0.2 of the box width
 

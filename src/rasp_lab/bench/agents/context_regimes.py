@@ -15,8 +15,8 @@ from collections import deque
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.running_centres import RunningCentres
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.online_means import RunningCentres
 
 REACH_DEVIATIONS = 6.0  # of D above 1: a context is new when it is this far from all centres
 MERGE_SHARE = 0.7  # of the reach: centres that turn out to be this near become one

@@ -19,7 +19,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 ROOT5 = math.sqrt(5.0)
 JITTER = 1e-10  # keeps the matrix regular

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from rasp_lab.bench.agents.base import Run, ScalarAgent
 from rasp_lab.bench.agents.gp import THREADS, GaussianProcess
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 WINDOW = 200  # Table hyperparams
 RESTARTS = 5  # Table hyperparams

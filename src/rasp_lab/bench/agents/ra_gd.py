@@ -12,7 +12,7 @@ import numpy as np
 
 from rasp_lab.bench.agents.base import MAX_PENDING
 from rasp_lab.bench.domains.base import ExperimentDomain, Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.space import Categorical, Int
 

@@ -1,7 +1,7 @@
 """Random search: uniform in the box at every step."""
 
 from rasp_lab.bench.agents.base import Run, ScalarAgent
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 
 class RandomSearch(ScalarAgent):

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.paper import PAPER
 from rasp_tuner.presets import named
 from rasp_tuner.tuner import Tuner

@@ -1,7 +1,7 @@
 """Static default: never moves. The baseline every operator already has."""
 
 from rasp_lab.bench.agents.base import Run, ScalarAgent
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 
 class Static(ScalarAgent):

@@ -10,7 +10,7 @@ from optuna.trial import TrialState, create_trial
 from rasp_lab.bench.agents.base import Run, ScalarAgent
 from rasp_lab.bench.agents.cma import new_seed
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.space import Categorical
 
 

@@ -12,7 +12,7 @@ from rasp_lab.bench.agents.cma import new_seed
 from rasp_lab.bench.agents.gp import GaussianProcess
 from rasp_lab.bench.agents.gp_ucb import WINDOW, Window
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 FIRST_LENGTH, SHORTEST, LONGEST = 0.8, 0.5**7, 1.6  # of the trust region's side
 SUCCESSES = 3  # in a row: double the side

@@ -11,7 +11,7 @@ import vowpalwabbit
 from rasp_lab.bench.agents.base import MAX_PENDING, Run, ScalarAgent
 from rasp_lab.bench.agents.cma import new_seed
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 ACTIONS = 8  # leaves of a tree, a power of two; on that loss 16 and 32 were behind after 3,000 steps
 BANDWIDTH = 1.0 / ACTIONS  # actions are smoothed over their neighbours

@@ -4,7 +4,7 @@ from rasp_lab.bench.agents.base import Run, ScalarAgent
 from rasp_lab.bench.agents.cma import SIGMA, Search, new_seed
 from rasp_lab.bench.agents.context_regimes import ContextRegimes
 from rasp_lab.bench.domains.base import Task
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 WARM_SIGMA = 0.1  # half the cold one, for all searches but the first: a regime may be short
 

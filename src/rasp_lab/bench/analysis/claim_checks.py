@@ -20,7 +20,7 @@ from rasp_lab.bench.analysis.metrics import (
 )
 from rasp_lab.bench.domains import STREAMS, SWITCHING, SYNTHETIC
 from rasp_lab.bench.runner import timing
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 HORIZON = 100  # of every claim but those about step time
 COMPARABLE = 1.1

@@ -17,7 +17,7 @@ import numpy as np
 
 from rasp_lab.bench.domains import SYNTHETIC
 from rasp_lab.bench.runner.protocol import COLUMNS, FIRST_COLUMNS
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidValue
 
 ADAPT_WINDOW = 10  # the paper's W

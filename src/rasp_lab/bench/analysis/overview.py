@@ -12,7 +12,7 @@ import numpy as np
 from rasp_lab.bench.analysis.metrics import Runs, select
 from rasp_lab.bench.analysis.summary import OURS, is_peer
 from rasp_lab.bench.domains import SYNTHETIC
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 PLAIN_NAMES = {
     "rasp": "RASP-Tuner",

@@ -1,7 +1,7 @@
 """Time to recover when a regime comes back, beside its first visit, for agents that remember and agents that forget.
 
 A visit is a block of steps with the same true regime. It has recovered at the first three steps in a row whose median
-true regret is at most ADAPT_SHARE of what never changing anything loses in that regime (core/recovery.py, without
+true regret is at most ADAPT_SHARE of what never changing anything loses in that regime (history/recovery.py, without
 noise). Every return is paired with the first visit of the same regime and seed, and both are cut at the length of the
 shorter one, which stands for a visit that never recovers. So a longer visit is no advantage, and all agents are
 measured on the same pairs. Means are over the pairs of a seed, then over seeds, with standard errors over seeds.
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rasp_lab.bench.analysis.metrics import ADAPT_SHARE, Runs
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.recovery import IN_A_ROW, steps_to_recover
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.history.recovery import IN_A_ROW, steps_to_recover
 
 Block = tuple[int, int, int]  # regime, first step, step after the last
 

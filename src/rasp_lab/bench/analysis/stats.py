@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 
 def confidence(values: Array, level: float = 0.95) -> float:

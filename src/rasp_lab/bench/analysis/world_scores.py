@@ -10,7 +10,7 @@ import numpy as np
 
 from rasp_lab.bench.analysis.metrics import Runs
 from rasp_lab.bench.domains.worlds import CHEAP
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 LAST_STEPS = 20  # where an agent ends up
 STUCK = 0.5  # a share above this in the last steps

@@ -7,7 +7,7 @@ from rasp_lab.bench.domains import beyond, streams, synthetic, worlds
 from rasp_lab.bench.domains.base import ExperimentDomain
 from rasp_lab.bench.domains.wrappers import harder
 from rasp_lab.bench.plugins import import_named, is_import_path
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidValue
 
 DOMAINS: dict[str, Callable[[], ExperimentDomain[Any]]] = {

@@ -5,7 +5,7 @@ import numpy as np
 from rasp_lab.bench.domains.schedules import recurring
 from rasp_lab.bench.domains.synthetic import adversarial_context
 from rasp_lab.bench.domains.target import Condition, TargetDomain, cube, squares, visits
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 A2_OPTIMUM = (0.80, 0.25, 0.70, 0.20, 0.65)  # in A1 the start is the answer; here it is as far as in the other domains
 

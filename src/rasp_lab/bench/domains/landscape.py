@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.space import Knob
 
 SPREAD = 0.3  # mean of the exponential from which the size of a knob's effects is drawn

@@ -10,10 +10,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.checks import BLANKS, show
-from rasp_tuner.core.csv_file import read_csv as read_csv_file
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import BLANKS, show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files.csv_file import read_csv as read_csv_file
 
 Level: TypeAlias = str | float
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rasp_tuner.core.checks import number, whole
+from rasp_tuner.base.checks import number, whole
 from rasp_tuner.errors import InvalidValue
 
 MAX_HORIZON_STEPS = 10**7  # steps; more is a typing error

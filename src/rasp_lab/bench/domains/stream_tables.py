@@ -21,7 +21,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 from rasp_lab.bench.domains.stream_data import load, save
 from rasp_lab.bench.domains.streams import BATCHES, LEVELS
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 CLIP_DEVIATIONS = 5.0  # one extreme row must not decide a mean
 RIDGE = 1.0  # penalty of the base model, per window

@@ -12,7 +12,7 @@ import numpy as np
 
 from rasp_lab.bench.domains.base import ExperimentDomain
 from rasp_lab.bench.domains.stream_data import load
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.space import MOST_DIGITS, Float, Int, Space
 from rasp_tuner.types import Metric
 

@@ -21,7 +21,7 @@ from rasp_lab.bench.domains.target import (
     visits,
     widths,
 )
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 WORLD_SEED = 2024  # seed, together with the domain's number, of what is drawn once for all runs
 

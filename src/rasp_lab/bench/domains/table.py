@@ -19,8 +19,8 @@ import numpy as np
 from rasp_lab.bench.domains.base import ExperimentDomain, InvalidConfiguration
 from rasp_lab.bench.domains.measurements import Level, MeasurementTable, as_number, read_csv, read_npz
 from rasp_lab.bench.domains.schedules import check_horizon, generator, not_negative, recurring
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Categorical, Int, Knob, Space
 from rasp_tuner.types import Direction, Metric

@@ -13,7 +13,7 @@ import numpy as np
 
 from rasp_lab.bench.domains.base import ExperimentDomain
 from rasp_lab.bench.domains.schedules import check_horizon, generator
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.space import MOST_DIGITS, Float, Space
 from rasp_tuner.types import Metric
 

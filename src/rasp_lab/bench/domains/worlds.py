@@ -18,8 +18,8 @@ import numpy as np
 from rasp_lab.bench.domains.base import ExperimentDomain
 from rasp_lab.bench.domains.landscape import Landscape, draw
 from rasp_lab.bench.domains.schedules import check_horizon, generator, recurring, segments
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import MOST_DIGITS, Categorical, Float, Int, Knob, Space
 from rasp_tuner.types import Metric

@@ -12,8 +12,8 @@ import numpy as np
 
 from rasp_lab.bench.domains.base import ExperimentDomain, InvalidConfiguration
 from rasp_lab.bench.domains.schedules import not_negative
-from rasp_tuner.core.checks import number, show, vector, whole
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import number, show, vector, whole
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.types import Metric
 

@@ -9,7 +9,7 @@ from rasp_lab.bench.analysis.metrics import Runs, load
 from rasp_lab.bench.report import html_report
 from rasp_lab.bench.runner import run, suites
 from rasp_lab.bench.runner.protocol import Cell
-from rasp_tuner.core.snapshot import write
+from rasp_tuner.files.snapshot import write
 
 AGENTS = ("static", "random", "cma-es", "rasp")
 HORIZON = 100

@@ -11,7 +11,7 @@ from rasp_lab.bench.agents import AGENTS
 from rasp_lab.bench.analysis.metrics import Runs
 from rasp_lab.bench.analysis.stats import confidences
 from rasp_lab.bench.report.tables import number
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 # the paper's convention for its four; the rest take what is left
 COLOURS = {

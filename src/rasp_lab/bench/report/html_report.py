@@ -14,8 +14,8 @@ from rasp_lab.bench.report.regret_figure import regret_svg
 from rasp_lab.bench.runner import memory_growth as memory
 from rasp_lab.bench.runner import timing
 from rasp_tuner import __version__
-from rasp_tuner.core import html_page
-from rasp_tuner.core.html_page import Table
+from rasp_tuner.page import html_page
+from rasp_tuner.page.html_page import Table
 from rasp_tuner.paper import PAPER
 
 ADVERSARIAL = ("A1_Adversarial_Context", "A2_Adversarial_Offcentre")

@@ -11,8 +11,8 @@ from rasp_lab.bench.agents import cma, gp_ucb
 from rasp_lab.bench.analysis.metrics import ADAPT_SHARE, ADAPT_WINDOW, Runs, select
 from rasp_lab.bench.domains import PAPER_CONSTANTS, STREAMS, short_name
 from rasp_lab.bench.report.tables import spread
-from rasp_tuner.core.html_page import Table
-from rasp_tuner.core.numerics import EPSILON
+from rasp_tuner.base.numerics import EPSILON
+from rasp_tuner.page.html_page import Table
 from rasp_tuner.paper import PAPER
 from rasp_tuner.presets import named
 from rasp_tuner.types import Metric

@@ -5,7 +5,7 @@ from html import escape
 import numpy as np
 
 from rasp_lab.bench.analysis.overview import Overview, plain_name
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 WIDTH, HEIGHT = 600, 350  # units of the viewBox; the picture scales to its place
 LEFT, RIGHT, TOP, BOTTOM = 34, 168, 58, 42  # margins; labels of the lines stand on the right

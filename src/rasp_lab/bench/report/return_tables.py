@@ -9,7 +9,7 @@ from rasp_lab.bench.analysis.metrics import ADAPT_SHARE, Runs
 from rasp_lab.bench.analysis.returns import Recovery, recoveries
 from rasp_lab.bench.domains import short_name
 from rasp_lab.bench.report.figures import colours
-from rasp_tuner.core.html_page import Table
+from rasp_tuner.page.html_page import Table
 
 TITLE = "When a regime comes back: steps to recover"
 NOTE = (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rasp_lab.bench.agents import parse
 from rasp_lab.bench.analysis.metrics import Runs, geometric_means
 from rasp_lab.bench.report.tables import MEAN, number
-from rasp_tuner.core.html_page import Table
+from rasp_tuner.page.html_page import Table
 from rasp_tuner.paper import PAPER
 
 TITLE = "Sensitivity of the paper's stack (Appendix C)"

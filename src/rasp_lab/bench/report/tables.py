@@ -16,7 +16,7 @@ from rasp_lab.bench.analysis.metrics import (
 from rasp_lab.bench.analysis.stats import confidence
 from rasp_lab.bench.domains import RECURRING, STREAMS, SYNTHETIC, short_name
 from rasp_lab.bench.runner.timing import StepTimes
-from rasp_tuner.core.html_page import Table, are_words
+from rasp_tuner.page.html_page import Table, are_words
 
 MEAN = "geo-mean"  # of the paper's nine domains
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core.snapshot import write as write_whole
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files.snapshot import write as write_whole
 
 
 def write(path: Path, facts: dict[str, Any]) -> None:

@@ -16,9 +16,9 @@ from rasp_lab.bench import agents, domains
 from rasp_lab.bench.agents.base import Factory
 from rasp_lab.bench.domains.base import ExperimentDomain
 from rasp_lab.bench.runner.protocol import COLUMNS, FIRST_COLUMNS, Cell, play
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidValue, MissingExtra
+from rasp_tuner.files import snapshot
 
 HEADER = ",".join(COLUMNS) + "\n"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rasp_lab.bench.domains import BEYOND, PAPER, STREAMS, WORLDS
 from rasp_lab.bench.domains.worlds import is_world, world_seeds
 from rasp_lab.bench.runner.protocol import Cell, plan
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidValue
 
 WORLD_STEPS = dict.fromkeys(WORLDS, 80) | {

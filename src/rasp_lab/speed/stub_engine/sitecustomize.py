@@ -12,7 +12,7 @@ from pathlib import Path
 if "serve" in sys.argv:
     sys.path.insert(0, str(Path(__file__).parents[3]))
 
-    from rasp_tuner.service.study.history import History
+    from rasp_tuner.service.study.history import StudyHistory
     from rasp_tuner.tuner import Tuner
     from rasp_tuner.types import Suggestion
 
@@ -24,4 +24,4 @@ if "serve" in sys.argv:
     Tuner.ask = ask
     Tuner.tell = lambda *_: None
     Tuner.reasons = lambda *_: None
-    History.add_step = lambda *_, **__: None
+    StudyHistory.add_step = lambda *_, **__: None

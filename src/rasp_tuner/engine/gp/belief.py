@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import SMALLEST, Array
+from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.evidence import log_student
-from rasp_tuner.engine.family import Choice, Comparison, Forecast
-from rasp_tuner.engine.gp.bill import Bill
+from rasp_tuner.engine.family import ByExpert, Choice, Comparison
+from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.model import FREEDOM
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
 from rasp_tuner.engine.gp.search import SOURCES, Draws, best_point, candidates, joined_keys
@@ -18,7 +18,7 @@ FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were
 AT_ONCE = 256  # points that are predicted together
 
 
-class Pair(NamedTuple):
+class PointAndDefault(NamedTuple):
     """What is expected of a point and of the default, in units of a."""
 
     mean: float
@@ -38,7 +38,7 @@ class GpBelief:
         self._barred = barred  # points that failed or could not be had in a context like this
         self._reached = reached  # [d] share of each knob's moves that ran as they were asked for
         self._unknown = unknown  # whether the default should run here first
-        self._looked_at: tuple[bytes, Pair] | None = None
+        self._looked_at: tuple[bytes, PointAndDefault] | None = None
 
     @property
     def noise(self) -> float:
@@ -64,15 +64,15 @@ class GpBelief:
         expected, level = center + scale * pair.mean, center + scale * pair.level
         return Comparison(level, expected - level, variance, expected, (own, other))
 
-    def billed(self, bill: Bill, point: Array) -> float:
+    def billed(self, bill: HindsightBill, point: Array) -> float:
         return bill.covariance(self._here, point) * self.fit.scale
 
-    def forecast(self, point: Array, y: float) -> Forecast:
+    def forecast(self, point: Array, y: float) -> ByExpert:
         pair = self._pair(point)
         mean = self.fit.center + self.fit.scale * pair.mean
         variance = max(pair.variance, LEAST_VARIANCE) * self.fit.scale**2
         log = log_student(y - mean, max(variance + self.noise, SMALLEST), FREEDOM)
-        return Forecast(mean, variance, np.array([log]))
+        return ByExpert(mean, variance, np.array([log]))
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """The candidate of least expected loss, less what knowing it is worth over the visits to come."""
@@ -88,7 +88,7 @@ class GpBelief:
         variance = max(pair.variance, LEAST_VARIANCE) * fit.scale**2
         return Choice(point, SOURCES[source], fit.center + fit.scale * pair.mean, variance)
 
-    def _choice(self, draws: Draws) -> tuple[Array, int, Pair]:
+    def _choice(self, draws: Draws) -> tuple[Array, int, PointAndDefault]:
         """The point, where in SOURCES it comes from, and what is expected of it."""
         here, fit, default = self._here, self.fit, self.fit.knobs.default
         found = candidates(here, self._barred, draws)
@@ -106,7 +106,7 @@ class GpBelief:
         best = int(score.argmin())
         return found.points[best].copy(), int(found.source[best]), self._both(found.points[best], default)
 
-    def _compiled_choice(self, draws: Draws) -> tuple[Array, int, Pair]:
+    def _compiled_choice(self, draws: Draws) -> tuple[Array, int, PointAndDefault]:
         """The same in one call."""
         here, d = self._here.native, self.fit.knobs.dim
         if here is None:
@@ -116,19 +116,19 @@ class GpBelief:
         nodes = weighted_nodes(len(self.fit.alpha))
         out = here.choose(*draws, barred, reached, nodes, LOOKS, self.horizon)
         source, mean, variance, level, level_variance, covariance = out[d:].tolist()
-        return out[:d].copy(), int(source), Pair(mean, variance, level, level_variance, covariance)
+        return out[:d].copy(), int(source), PointAndDefault(mean, variance, level, level_variance, covariance)
 
-    def _pair(self, point: Array) -> Pair:
+    def _pair(self, point: Array) -> PointAndDefault:
         """A point beside the default; what was chosen was looked at before."""
         if self._looked_at is None or self._looked_at[0] != point.tobytes():
             self._looked_at = point.tobytes(), self._both(point, self.fit.knobs.default)
         return self._looked_at[1]
 
-    def _both(self, point: Array, default: Array) -> Pair:
+    def _both(self, point: Array, default: Array) -> PointAndDefault:
         mean, covariance = self._here.joint(np.array([point, default]))
         (own, shared), (_, other) = covariance.tolist()
         expected, level = mean.tolist()
-        return Pair(expected, own, level, other, shared)
+        return PointAndDefault(expected, own, level, other, shared)
 
     def _expected(self, point: Array, source: str) -> Choice:
         known = self.against(point, point)

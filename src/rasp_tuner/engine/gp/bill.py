@@ -15,8 +15,8 @@ weight     [n]      what a rise of the row's gap by one adds to the bill
 
 import numpy as np
 
-from rasp_tuner.core.context_metric import squared_gaps
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_metric import squared_gaps
 from rasp_tuner.engine.family import Prices
 from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.model import VC, VR, VT, Fit, covariance
@@ -25,7 +25,7 @@ from rasp_tuner.engine.gp.posterior import ContextPosterior
 SMALL_STEP = 1e-6  # in units of a: for the slope of a price
 
 
-class Bill:
+class HindsightBill:
     """Of n rows that were suggested `own` [n] times; in steps of the default's loss."""
 
     def __init__(self, fit: Fit, own: Array, prices: Prices) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.common_constants import (
+from rasp_tuner.base.common_constants import (
     CHANGE_IN_A_ROW,
     EARLY_SAMPLES,
     FADING_SAMPLES,
@@ -24,13 +24,12 @@ from rasp_tuner.core.common_constants import (
     ODD_DEVIATIONS,
     RECENT_STEPS,
 )
-from rasp_tuner.core.context_metric import ALIKE, ContextMetric, likeness
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.optimizer import Samples
-from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
-from rasp_tuner.engine.family import Forecast, Prices, Trial
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric, likeness
+from rasp_tuner.engine.family import ByExpert, Prices, RunOutcome
 from rasp_tuner.engine.gp.belief import GpBelief
-from rasp_tuner.engine.gp.bill import Bill
+from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.find import FindBelief
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
@@ -41,10 +40,10 @@ from rasp_tuner.engine.gp.model import (
     Climb,
     Fit,
     Older,
-    Prior,
     Ready,
     Rows,
     Targets,
+    ThetaPrior,
     climbed,
     fitted,
     taken,
@@ -54,6 +53,7 @@ from rasp_tuner.engine.gp.native_gp import closest
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.engine.gp.rows import ROW_ARRAYS, StoredRows
 from rasp_tuner.engine.gp.search import point_keys
+from rasp_tuner.optimizer.optimizer import LatestSamples
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 
@@ -106,7 +106,7 @@ class GpFamily:
 
     def __init__(self, layout: Layout, context_dim: int, columns: int, window: int, find: bool = False) -> None:
         self._knobs = Knobs(layout)
-        self._prior = Prior.of(self._knobs.dim, context_dim, find)
+        self._prior = ThetaPrior.of(self._knobs.dim, context_dim, find)
         self._find = find
         dim = self._knobs.dim
         self._sizes: dict[str, int | range] = {
@@ -156,7 +156,7 @@ class GpFamily:
             return FindBelief(here, barred, reached, unknown, s["repeats"])
         return GpBelief(here, barred, reached, unknown)
 
-    def learn(self, trial: Trial, belief: GpBelief | None, forecast: Forecast | None) -> None:
+    def learn(self, trial: RunOutcome, belief: GpBelief | None, forecast: ByExpert | None) -> None:
         s, stored = self._state, self._stored
         point, now = trial.point, float(s["clock"][0])
         context, losses = (np.minimum(np.maximum(a, -LARGEST), LARGEST) for a in (trial.context, trial.losses))
@@ -189,8 +189,8 @@ class GpFamily:
             self._shrink()
         self._refit()
 
-    def bill(self, prices: Prices) -> Bill | None:
-        return None if self._fit is None else Bill(self._fit, self._stored["own"], prices)
+    def bill(self, prices: Prices) -> HindsightBill | None:
+        return None if self._fit is None else HindsightBill(self._fit, self._stored["own"], prices)
 
     def reweigh(self, weights: Array) -> None:
         s = self._state
@@ -237,10 +237,10 @@ class GpFamily:
         s, last = self._stored, float(self._state["clock"][0]) - 1.0
         return Slots(s["contexts"].copy(), s["counts"].copy(), last - s["times"])
 
-    def recent(self) -> Samples:
+    def recent(self) -> LatestSamples:
         s, dim, width = self._state, self._knobs.dim, len(self._state["median"])
         contexts, points, losses = (part.copy() for part in np.split(s["late"], [width, width + dim], axis=1))
-        return Samples(contexts, points, losses @ s["weights"], losses)
+        return LatestSamples(contexts, points, losses @ s["weights"], losses)
 
     def state(self) -> dict[str, Array]:
         return {**self._stored.state(), **{name: array.copy() for name, array in self._state.items()}}
@@ -409,7 +409,7 @@ class GpFamily:
         self._kept = np.arange(self._stored.count, dtype=np.int64)
         return fit
 
-    def _note_reach(self, trial: Trial, context: Array, same: NDArray[np.bool_]) -> None:
+    def _note_reach(self, trial: RunOutcome, context: Array, same: NDArray[np.bool_]) -> None:
         """Take in whether a new point ran as it was asked for; `same` [n]: the rows of the point that ran."""
         s, asked = self._state, trial.asked
         if len(s["unreached"]):

@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import Choice
-from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, Pair
+from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, PointAndDefault
 from rasp_tuner.engine.gp.knobs import MOST_FEW, SAME_LEVEL, Knobs
 from rasp_tuner.engine.gp.model import scatter_of
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
@@ -45,7 +45,7 @@ FAR = -20.0  # in units of sqrt(3) deviations: below, the gain of a Student's t 
 UNTRIED, NEW, AGAIN = "a value that did not run here yet", "something new", "once more, to be sure"
 
 
-class Measured(NamedTuple):
+class MeasuredHere(NamedTuple):
     """The k settings that ran in this situation."""
 
     points: Array  # [k, d]
@@ -67,7 +67,7 @@ class FindBelief(GpBelief):
         self._noise = max(scatter / (joined + GUESSED_REPEATS), LEAST_VARIANCE)
 
     @cached_property
-    def measured(self) -> Measured:
+    def measured(self) -> MeasuredHere:
         """What ran here and did not fail, the best first."""
         fit, kc = self.fit, self._here.kc
         own = np.flatnonzero(kc >= HERE * kc.max())
@@ -86,7 +86,7 @@ class FindBelief(GpBelief):
         mean = np.bincount(back.ravel(), weighted) / total
         fine = [key not in self._barred for key in point_keys(points)]
         order = np.flatnonzero(fine)[mean[fine].argsort(kind="stable")]
-        return Measured(points[order], mean[order], 1.0 / total[order], float(runs.sum()), misfit)
+        return MeasuredHere(points[order], mean[order], 1.0 / total[order], float(runs.sum()), misfit)
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """The look that is worth most."""
@@ -117,9 +117,9 @@ class FindBelief(GpBelief):
         mean, variance = self._known(points)
         return self._y(mean), self.fit.scale**2 * variance
 
-    def _both(self, point: Array, default: Array) -> Pair:
+    def _both(self, point: Array, default: Array) -> PointAndDefault:
         (mean, level), (own, other) = (a.tolist() for a in self._known(np.stack([point, default])))
-        return Pair(mean, own, level, other, own if np.array_equal(point, default) else 0.0)
+        return PointAndDefault(mean, own, level, other, own if np.array_equal(point, default) else 0.0)
 
     def _known(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [m]: as measured, or else by the model."""

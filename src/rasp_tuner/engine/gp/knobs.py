@@ -15,7 +15,7 @@ embedding  [m, e]   where a point lies for the residual
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.gp.native_gp import Features, KnobTables, ready
 from rasp_tuner.space import Layout
 

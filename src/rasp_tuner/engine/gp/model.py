@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES, RECENT_STEPS
-from rasp_tuner.core.context_metric import ContextMetric, likeness, squared_gaps, weighted
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import EARLY_SAMPLES, RECENT_STEPS
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_metric import ContextMetric, likeness, squared_gaps, weighted
 from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
@@ -65,14 +65,14 @@ H = len(PRIORS)
 GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT = range(H)
 
 
-class Prior(NamedTuple):
+class ThetaPrior(NamedTuple):
     """Of theta."""
 
     mean: Array
     deviation: Array
 
     @classmethod
-    def of(cls, dim: int, context_dim: int, find: bool = False) -> "Prior":
+    def of(cls, dim: int, context_dim: int, find: bool = False) -> "ThetaPrior":
         median, deviation = np.array(list(PRIORS.values())).T
         if find:
             median[[VR, ELL]] = FIND_RESIDUAL, FIND_LENGTH
@@ -384,7 +384,7 @@ def climbed(
     rows: Rows,
     metric: ContextMetric,
     climb: Climb,
-    prior: Prior,
+    prior: ThetaPrior,
     scale: float,
     steps: int,
     repeats: Array,

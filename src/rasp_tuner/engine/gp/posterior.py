@@ -10,9 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import RECENT_STEPS
-from rasp_tuner.core.context_metric import likeness, squared_gaps
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import RECENT_STEPS
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_metric import likeness, squared_gaps
 from rasp_tuner.engine.gp.model import GC, GS, GT, VC, VR, VT, Fit
 from rasp_tuner.engine.gp.native_gp import Features, NativeHere
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 # samples; step of the latest; whether it failed; weight; samples that answer a suggestion
 NUMBERS = ("counts", "times", "failed", "trust", "own")

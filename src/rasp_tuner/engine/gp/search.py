@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.gp.knobs import MOST_FEW, Indices, Knobs
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE
 from rasp_tuner.engine.gp.search import Candidates, parabola

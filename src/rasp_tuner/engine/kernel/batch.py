@@ -9,14 +9,14 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.draws import DrawKeys
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places, State, blank
 
 
-class VersusDefault(NamedTuple):
+class BesideDefault(NamedTuple):
     """Points of n tuners beside the default; each [n]."""
 
     level: Array  # y expected of the default
@@ -27,10 +27,10 @@ class VersusDefault(NamedTuple):
     default_variance: Array  # of y at the default
 
 
-class Expected(NamedTuple):
+class ExpectedLosses(NamedTuple):
     """What was expected of n samples, before they were learned."""
 
-    versus_default: VersusDefault
+    versus_default: BesideDefault
     mean: Array  # [n] of y
     variance: Array  # [n]
 
@@ -46,7 +46,7 @@ class Beliefs(Protocol):
         """Mean and variance [n, m] of y at points [n, m, d]."""
         ...
 
-    def versus_default(self, points: Array) -> VersusDefault:
+    def versus_default(self, points: Array) -> BesideDefault:
         """Of points [n, d]."""
         ...
 
@@ -54,7 +54,7 @@ class Beliefs(Protocol):
         """Points [n, d]: the least expected y that is known."""
         ...
 
-    def tell(self, points: Array, contexts: Array, losses: Array, failed: Array | Flags, y: Array) -> Expected:
+    def tell(self, points: Array, contexts: Array, losses: Array, failed: Array | Flags, y: Array) -> ExpectedLosses:
         """Learn what came of points: losses [n, k], whether they failed [n], and y [n], the losses by their weights."""
         ...
 
@@ -75,7 +75,7 @@ class Batch(Protocol):
         """In contexts [n, c]."""
         ...
 
-    def ask(self, contexts: Array, keys: DrawKeys, rows: Places | None = None) -> tuple[Beliefs, Array, VersusDefault]:
+    def ask(self, contexts: Array, keys: DrawKeys, rows: Places | None = None) -> tuple[Beliefs, Array, BesideDefault]:
         """What `believe` gives; points [n, d] to try next; and these beside the default."""
         ...
 

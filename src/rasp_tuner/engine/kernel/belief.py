@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.state import Dims, E, L, Places
 
 
@@ -22,7 +22,7 @@ class Experts(NamedTuple):
 
 
 @dataclass
-class Belief:
+class SlotBelief:
     """Every array begins with the axis of tuners."""
 
     weights: Array  # [B, E] of the experts, summing to one
@@ -45,9 +45,9 @@ class Belief:
     kernels: Array  # [B, L, R] how much each slot counts for each local expert; 0 for a row not in use
     experts: Experts | None = None  # what predict.py makes of the above when first asked
 
-    def some(self, rows: Places) -> "Belief":
+    def some(self, rows: Places) -> "SlotBelief":
         """That of some of the tuners."""
-        return Belief(**{name: getattr(self, name)[rows] for name in vars(self) if name != "experts"})
+        return SlotBelief(**{name: getattr(self, name)[rows] for name in vars(self) if name != "experts"})
 
 
 def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
@@ -86,11 +86,11 @@ def places(dims: Dims) -> dict[str, tuple[slice, tuple[int, ...]]]:
 
 
 class BeliefBuffer:
-    """Beliefs of n tuners as compiled code lays them out; its arrays, named as in `Belief`, are views."""
+    """Beliefs of n tuners as compiled code lays them out; its arrays, named as in `SlotBelief`, are views."""
 
     def __init__(self, dims: Dims, buffer: Array) -> None:
         self._dims, self.buffer = dims, buffer
-        self.experts: Experts | None = None  # as of a Belief: the functions in NumPy take this one, too
+        self.experts: Experts | None = None  # as of a SlotBelief: the functions in NumPy take this one, too
 
     def __getattr__(self, name: str) -> Array:
         layout = {} if name.startswith("_") else places(self._dims)

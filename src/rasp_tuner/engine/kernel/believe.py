@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import RECENT_STEPS
-from rasp_tuner.core.context_metric import ALIKE
-from rasp_tuner.core.numerics import SMALLEST, Array
-from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.base.common_constants import RECENT_STEPS
+from rasp_tuner.base.numerics import SMALLEST, Array
+from rasp_tuner.contexts.context_metric import ALIKE
+from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.masks import (
     ALL_ROWS,
     BatchProgress,
@@ -30,7 +30,7 @@ from rasp_tuner.engine.kernel.moving import encoded
 from rasp_tuner.engine.kernel.outliers import targets
 from rasp_tuner.engine.kernel.pooled_prior import (
     EXPERT_PRIOR,
-    Prior,
+    PooledPrior,
     centred_level,
     estimate,
     noise_variances,
@@ -49,7 +49,7 @@ MOVING_IDLE_NATS = -7.0  # behind the leader: from there on the moving optimum i
 PIN_VARIANCE = 0.01  # of a bowl's least y around the shared level, besides what is known of it
 
 
-def believe(dims: Dims, state: State, default: Array, contexts: Array) -> Belief:
+def believe(dims: Dims, state: State, default: Array, contexts: Array) -> SlotBelief:
     """In contexts [B, c]; finite for tuners without samples, too."""
     d, seen = dims.knobs, batch_progress(state)
     n = max(seen.slots, 1)
@@ -67,7 +67,7 @@ def believe(dims: Dims, state: State, default: Array, contexts: Array) -> Belief
     mean, S = _pinned(dims, state, default, mean, S, a, level)
     moving, theta, x = _has_say(state), state.theta, encoded(dims, state, contexts)
     share = moving / a
-    return Belief(
+    return SlotBelief(
         weights=_weights(state, moving, kernels[:, 2]),
         noises=noises,
         spread=_spread(dims, state, n),
@@ -135,12 +135,12 @@ def _pool(dims: Dims, state: State, kernels: Array, n: int) -> tuple[Array, Arra
     return G, b - shift[..., None] * sums, rest, offset
 
 
-def _curvature(state: State, bowl: Prior, G: Array, b: Array, rest: Array, seen: BatchProgress) -> Array:
+def _curvature(state: State, bowl: PooledPrior, G: Array, b: Array, rest: Array, seen: BatchProgress) -> Array:
     """[B] the curvature all situations share; where it is not tracked yet, as the blind expert sees it."""
     a = state.curvature + 0.0
     rows = rows_where(a == 0.0) if seen.flattest == 0.0 else None
     if rows is not None:
-        theirs = Prior(*(part[rows] for part in bowl))
+        theirs = PooledPrior(*(part[rows] for part in bowl))
         a[rows] = estimate(theirs, G[rows, 0], b[rows, 0], rest[rows, 0], a[rows])
     return a
 

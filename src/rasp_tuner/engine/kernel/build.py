@@ -18,9 +18,9 @@ FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
 
 CONSTANTS = {  # which constants of which modules each of these headers has
     "constants.h": {
-        "../../core/common_constants.py": "ODD_DEVIATIONS ABSURD_DEVIATIONS FEWEST_SAMPLES NORMAL_FROM_SAMPLES"
+        "../../base/common_constants.py": "ODD_DEVIATIONS ABSURD_DEVIATIONS FEWEST_SAMPLES NORMAL_FROM_SAMPLES"
         " EARLY_SAMPLES RECENT_STEPS",
-        "../../core/context_metric.py": "ALIKE",
+        "../../contexts/context_metric.py": "ALIKE",
         "../evidence.py": "FARTHEST",
         "believe.py": "NARROW_WIDTH FARTHEST_GAP LEAST_CURVATURE MOVING_SETTLED_SAMPLES"
         " MOVING_LOOK_EVERY_STEPS MOVING_IDLE_NATS PIN_VARIANCE",
@@ -38,9 +38,9 @@ CONSTANTS = {  # which constants of which modules each of these headers has
         "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES RANK SKETCH_DIMENSIONS NOISES",
     },
     "gp_constants.h": {
-        "../../core/common_constants.py": "ODD_DEVIATIONS RECENT_STEPS",
-        "../../core/context_metric.py": "FARTHEST",
-        "../../core/numerics.py": "LARGEST SMALLEST",
+        "../../base/common_constants.py": "ODD_DEVIATIONS RECENT_STEPS",
+        "../../contexts/context_metric.py": "FARTHEST",
+        "../../base/numerics.py": "LARGEST SMALLEST",
         "../gp/bill.py": "SMALL_STEP",
         "../gp/knobs.py": "MOST_FEW CHOICE_APART SAME_LEVEL",
         "../gp/model.py": "JITTER GUESS_SHARE GUESS_ROWS SAME_SHARE UNTOLD_SHARE LEAST_UNIT",

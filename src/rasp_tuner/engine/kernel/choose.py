@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.kernel.belief import Belief, Experts
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.engine.kernel.belief import Experts, SlotBelief
 from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
 from rasp_tuner.engine.kernel.masks import ALL_ROWS, Flags, batch_progress, collapse_mask, row_max
 from rasp_tuner.engine.kernel.outliers import targets
@@ -39,7 +39,9 @@ def draws_needed(dims: Dims) -> int:
     return dims.knobs + candidates(dims)
 
 
-def choose(dims: Dims, state: State, belief: Belief, default: Array, draws: Array) -> tuple[Array, Array, Array, Array]:
+def choose(
+    dims: Dims, state: State, belief: SlotBelief, default: Array, draws: Array
+) -> tuple[Array, Array, Array, Array]:
     """The least expected y, less what an observation is worth, among experts' optima and moves around them.
 
     Points [B, d], their sources [B], and mean and variance [B] of y there. Draws [B, d + n] are uniform in [0, 1).
@@ -56,7 +58,7 @@ def choose(dims: Dims, state: State, belief: Belief, default: Array, draws: Arra
     return np.where(young[:, None], *points), source, mean, variance
 
 
-def best(dims: Dims, state: State, belief: Belief, default: Array) -> Array:
+def best(dims: Dims, state: State, belief: SlotBelief, default: Array) -> Array:
     """Points [B, d]: the least posterior mean among experts' minimisers, their mean, the best tried and the default."""
     weights = _weights(belief)
     rows = np.arange(state.size)
@@ -70,7 +72,7 @@ def best(dims: Dims, state: State, belief: Belief, default: Array) -> Array:
 
 
 def _choice(
-    dims: Dims, state: State, belief: Belief, default: Array, draws: Array, slots: int
+    dims: Dims, state: State, belief: SlotBelief, default: Array, draws: Array, slots: int
 ) -> tuple[Array, Array, Array, Array]:
     """As `choose`, for tuners with samples, in so many slots at most."""
     d, (low, high) = dims.knobs, box(default)
@@ -94,7 +96,7 @@ def _choice(
 
 
 def _first_probe(
-    dims: Dims, state: State, belief: Belief, default: Array, draws: Array
+    dims: Dims, state: State, belief: SlotBelief, default: Array, draws: Array
 ) -> tuple[Array, Array, Array, Array]:
     """As `choose`: a move along one knob, drawn at random."""
     d, (low, high) = dims.knobs, box(default)
@@ -108,7 +110,7 @@ def _first_probe(
 
 
 def _candidates(
-    dims: Dims, belief: Belief, rows: Places, draws: Array, centres: Array, hint: Array, experts: Experts
+    dims: Dims, belief: SlotBelief, rows: Places, draws: Array, centres: Array, hint: Array, experts: Experts
 ) -> Array:
     """Points u [B, n, d] to compare: the optima of experts, the best tried, moves around the leader's and that one."""
     d = dims.knobs
@@ -123,7 +125,7 @@ def _candidates(
     return np.concat([centres, hint, centres[rows, leader][:, None] + moves, hint + moves], axis=1)
 
 
-def _centres(belief: Belief, low: Array, high: Array) -> Array:
+def _centres(belief: SlotBelief, low: Array, high: Array) -> Array:
     """[B, E + 1, d] every expert's minimiser, and their mean."""
     local = minimisers(low, high, belief.mean, belief.a)
     moved, moving = local[:, :1], collapse_mask(belief.moving > 0.0)
@@ -134,7 +136,7 @@ def _centres(belief: Belief, low: Array, high: Array) -> Array:
     return np.concat([every, belief.weights[:, None] @ every], axis=1)
 
 
-def _hint(dims: Dims, state: State, belief: Belief, rows: Places, n: int) -> Array:
+def _hint(dims: Dims, state: State, belief: SlotBelief, rows: Places, n: int) -> Array:
     """[B, d] the point of the slot, of n, with the best y in a situation like this."""
     kernels = belief.kernels[:, :, :n]
     score = targets(dims, state, ALL_ROWS, n) / belief.spread[:, None] + 2.0 * (1.0 - kernels[:, 2])
@@ -144,7 +146,7 @@ def _hint(dims: Dims, state: State, belief: Belief, rows: Places, n: int) -> Arr
 
 
 def _experts_at(
-    dims: Dims, belief: Belief, u: Array, centres: Array, inside: Flags, experts: Experts
+    dims: Dims, belief: SlotBelief, u: Array, centres: Array, inside: Flags, experts: Experts
 ) -> tuple[Array, Array, Array]:
     """Mean less the offset, variance, and worth of one observation, [B, E, n], of the experts at u.
 
@@ -169,7 +171,7 @@ def _experts_at(
     return mean @ f, variances, worths
 
 
-def _weights(belief: Belief) -> Array:
+def _weights(belief: SlotBelief) -> Array:
     """[B, E] of the experts that have any to speak of."""
     weights: Array = belief.weights * (belief.weights >= LEAST_WEIGHT)
     weights /= weights.sum(axis=1)[:, None]

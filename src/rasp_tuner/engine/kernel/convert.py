@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import broken, checked
+from rasp_tuner.base.common_constants import EARLY_SAMPLES
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import broken, checked
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.state import (
     FAR,

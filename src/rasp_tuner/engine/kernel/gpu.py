@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import EARLY_SAMPLES
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
-from rasp_tuner.engine.kernel.batch import Expected, VersusDefault
+from rasp_tuner.engine.kernel.batch import BesideDefault, ExpectedLosses
 from rasp_tuner.engine.kernel.belief import length, places
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.draws import DrawKeys
-from rasp_tuner.engine.kernel.gpu_compile import CompileError, Part, image
+from rasp_tuner.engine.kernel.gpu_compile import CompiledPart, CompileError, image
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.native import ARGUMENTS as TAKEN
@@ -93,7 +93,7 @@ class GpuBatch:
 
     def ask(
         self, contexts: ArrayLike, keys: DrawKeys, rows: Places | None = None
-    ) -> tuple["GpuBeliefs", Array, VersusDefault]:
+    ) -> tuple["GpuBeliefs", Array, BesideDefault]:
         beliefs = self.believe(contexts, rows)
         n, there = len(beliefs.rows), beliefs.rows
         drawn, points, told = (self.empty(n, width) for width in (draws_needed(self.dims), self.dims.knobs, BESIDE))
@@ -101,7 +101,7 @@ class GpuBatch:
         self.launch("draw", there, keys.mixed_seed, numbers, asks, drawn)
         self.launch("choose", there, beliefs.buffer, drawn, points, *(self.empty(n) for _ in range(3)))
         self.launch("against", there, beliefs.buffer, points, told)
-        return beliefs, fetched(points), VersusDefault(*fetched(told).T)
+        return beliefs, fetched(points), BesideDefault(*fetched(told).T)
 
     def read(self, name: str, rows: Places) -> Array:
         return fetched(self._arrays[name][self._rows(rows)])
@@ -183,7 +183,7 @@ class GpuBeliefs(CompiledBeliefs):
 
     def tell(
         self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, y: ArrayLike
-    ) -> Expected:
+    ) -> ExpectedLosses:
         batch, rows, own, n = self._batch, self.rows, self.buffer, len(self.rows)
         samples = self._samples(points, contexts, losses, failed, y)
         at, where, lost, crashed, target = (batch.given(values, n, width) for values, width in samples)
@@ -194,7 +194,7 @@ class GpuBeliefs(CompiledBeliefs):
         batch.launch("judge", rows, own, at, lost, logs, trust)
         batch.launch("renew_trust", rows, own)
         batch.launch("take_in", rows, own, at, where, lost, crashed, trust)
-        return Expected(VersusDefault(*fetched(told).T), fetched(mean), fetched(variance))
+        return ExpectedLosses(BesideDefault(*fetched(told).T), fetched(mean), fetched(variance))
 
     def some(self, places: Places) -> "GpuBeliefs":
         there = torch.tensor(places, device=self._batch.device)
@@ -243,7 +243,7 @@ def _functions(dims: Dims, device: int) -> dict[str, Function]:
     """Compiled, or read from the cache, and loaded to the GPU."""
     told: Any = torch.cuda.get_device_properties(device)
     numbers = (_numbers_to_believe(dims), _numbers_to_learn(dims), _numbers_to_choose(dims), _numbers_to_predict(dims))
-    parts = [Part(i, 1 if i in ALONE else WARP, numbers[i]) for i in range(len(NAMES))]
+    parts = [CompiledPart(i, 1 if i in ALONE else WARP, numbers[i]) for i in range(len(NAMES))]
     threads = told.multi_processor_count * told.max_threads_per_multi_processor  # CUDA keeps room for all it could run
     if 8 * threads * max(part.numbers for part in parts if part.lanes == 1) > MOST_SCRATCH * told.total_memory:
         raise CompileError(f"{dims.knobs} knobs take too much scratch memory on this GPU")

@@ -37,7 +37,7 @@ class CompileError(RuntimeError):
     """There is no NVRTC, or it failed."""
 
 
-class Part(NamedTuple):
+class CompiledPart(NamedTuple):
     """Some functions of native/device.cu, which are compiled together."""
 
     number: int
@@ -45,7 +45,7 @@ class Part(NamedTuple):
     numbers: int  # of scratch memory that these have
 
 
-def image(dims: Dims, part: Part, threads: int, capability: tuple[int, int], cuda: str) -> bytes:
+def image(dims: Dims, part: CompiledPart, threads: int, capability: tuple[int, int], cuda: str) -> bytes:
     """Machine code for a GPU of this compute capability; `cuda` is the version that torch was built for."""
     options = [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", *OPTIONS]
     sizes = {

@@ -8,10 +8,10 @@ a        [B]     the curvature all situations of a tuner share
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES, FEWEST_SAMPLES, NORMAL_FROM_SAMPLES
-from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.base.common_constants import EARLY_SAMPLES, FEWEST_SAMPLES, NORMAL_FROM_SAMPLES
+from rasp_tuner.base.numerics import LARGEST, Array
 from rasp_tuner.engine.kernel import memory, moving
-from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.believe import box, minimisers, refresh_now
 from rasp_tuner.engine.kernel.masks import (
     BatchProgress,
@@ -37,7 +37,7 @@ from rasp_tuner.engine.kernel.pooled_prior import (
     KEEP,
     NOISE_PRIOR,
     OPTIMUM_VARIANCE,
-    Prior,
+    PooledPrior,
     centred_level,
     estimate,
     observe_noise,
@@ -71,7 +71,7 @@ def start(dims: Dims) -> dict[str, ArrayLike]:
 def learn(
     dims: Dims,
     state: State,
-    belief: Belief,
+    belief: SlotBelief,
     default: Array,
     points: Array,
     contexts: Array,
@@ -133,7 +133,7 @@ def remembered(state: State, tuner: int) -> tuple[Array, Array, Array]:
 def _score(
     dims: Dims,
     state: State,
-    belief: Belief,
+    belief: SlotBelief,
     default: Array,
     points: Array,
     losses: Array,
@@ -167,7 +167,7 @@ def _score(
 
 
 def _track(
-    dims: Dims, state: State, belief: Belief, default: Array, true: Mask, refresh: Mask, seen: BatchProgress
+    dims: Dims, state: State, belief: SlotBelief, default: Array, true: Mask, refresh: Mask, seen: BatchProgress
 ) -> None:
     """Move what all situations share slowly towards what the leading expert sees, for the tuners in `true`."""
     a = belief.a
@@ -182,7 +182,7 @@ def _track(
         level = (a * centred_level(state, belief.offset, a))[rows]
         G, b, rest = (array[one, local[rows]] for array in (belief.G, belief.b, belief.rest))
         likeliest = np.where(state.curvature > 0.0, state.curvature, 1.0)
-        common = Prior(*(array[rows] for array in prior(dims, state)))  # before this sample counts
+        common = PooledPrior(*(array[rows] for array in prior(dims, state)))  # before this sample counts
         likeliest[rows], spread = estimate(common, G, b, rest, level), np.zeros_like(a)
         spread[rows] = _spread(dims, state, rows, seen.slots)
         looked = likeliest, spread
@@ -191,7 +191,7 @@ def _track(
         track(state, _least(belief, default, leader, local), looked, tracked)
 
 
-def _least(belief: Belief, default: Array, leader: Array, local: Array) -> Array:
+def _least(belief: SlotBelief, default: Array, leader: Array, local: Array) -> Array:
     """[B] the least value of the leading experts, in units of y, relative to the first sample."""
     d = belief.optimum.shape[1]
     mean = belief.mean[np.arange(len(leader)), local]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.masks import BatchProgress, Flags, Mask, Rows, assign_where, chunks, collapse_mask, column
 from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, Places, State
 

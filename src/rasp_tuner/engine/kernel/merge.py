@@ -9,9 +9,9 @@ sample by sample, as if it had come one by one: neither knows how well an expert
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES, LIKELY
-from rasp_tuner.core.distance import pairwise_squares
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import EARLY_SAMPLES, LIKELY
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.distance import pairwise_squares
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.memory import SHARP_STEPS, scales
 from rasp_tuner.engine.kernel.moving import reduced

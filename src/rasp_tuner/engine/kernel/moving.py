@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES, ODD_DEVIATIONS
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import EARLY_SAMPLES, ODD_DEVIATIONS
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.masks import (
     ALL_ROWS,
     BatchProgress,
@@ -42,7 +42,7 @@ FARTHEST_OPTIMUM = 1e3  # in u, which lies in [-2, 2]: one absurd context must n
 STEP_LENGTHS = (1.0, 0.4, 0.1)  # lengths tried in turn
 
 
-class Window(NamedTuple):
+class FitWindow(NamedTuple):
     """Samples that are fitted to, with how much each counts."""
 
     u: Array
@@ -166,7 +166,7 @@ def _fit(dims: Dims, state: State, rows: Rows, n: int, task: Task, times: int) -
         pull = _times(precision, away)
         step = _times(found, _times(jacobian.mT, root[:, :, 0] * residual) - pull)
         cost = (trust * residual**2).sum(axis=1) + (away * pull).sum(axis=1)
-        theta, moving = _moved(theta, step, cost, moving, task, Window(u, x, y, trust))
+        theta, moving = _moved(theta, step, cost, moving, task, FitWindow(u, x, y, trust))
         if collapse_mask(moving) is False:
             break
     theta[:, : 1 + d] *= a
@@ -180,7 +180,7 @@ def _fit(dims: Dims, state: State, rows: Rows, n: int, task: Task, times: int) -
     state.fitted[rows] = there
 
 
-def _moved(theta: Array, step: Array, cost: Array, moving: Flags, task: Task, window: Window) -> tuple[Array, Flags]:
+def _moved(theta: Array, step: Array, cost: Array, moving: Flags, task: Task, window: FitWindow) -> tuple[Array, Flags]:
     """Theta a step further, by the first length that costs no more; and which tuners [b] found one."""
     rows: Rows | None = ALL_ROWS
     searching = moving.copy()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.build import LIBRARY, digest
 from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.shared_structs import MOST_COMPILED_KNOBS, DimsStruct, StateStruct, difference

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
-from rasp_tuner.engine.kernel.batch import Expected, HostBatch, VersusDefault
+from rasp_tuner.engine.kernel.batch import BesideDefault, ExpectedLosses, HostBatch
 from rasp_tuner.engine.kernel.belief import BeliefBuffer, length
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.draws import DrawKeys
@@ -16,7 +16,7 @@ from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, WORD, ad
 from rasp_tuner.engine.kernel.numpy_batch import NumpyBatch
 from rasp_tuner.engine.kernel.state import Dims, E, Places, State
 
-BESIDE = len(VersusDefault._fields)
+BESIDE = len(BesideDefault._fields)
 Given = tuple[ArrayLike, int]  # [n, width] numbers, and the width
 
 
@@ -34,9 +34,9 @@ class CompiledBeliefs(ABC):
         mean, variance = self._run("predict", [(points, count * self._dims.knobs)], [count, count], count)
         return mean, variance
 
-    def versus_default(self, points: ArrayLike) -> VersusDefault:
+    def versus_default(self, points: ArrayLike) -> BesideDefault:
         (told,) = self._run("against", [(points, self._dims.knobs)], [BESIDE])
-        return VersusDefault(*told.T)
+        return BesideDefault(*told.T)
 
     def forecast(self, points: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
         """Mean and variance [n] at points [n, d], and how likely y [n] is there to each expert, [n, E]."""
@@ -77,14 +77,14 @@ class NativeBatch(HostBatch):
 
     def ask(
         self, contexts: ArrayLike, keys: DrawKeys, rows: Places | None = None
-    ) -> tuple["NativeBeliefs", Array, VersusDefault]:
+    ) -> tuple["NativeBeliefs", Array, BesideDefault]:
         dims, beliefs, count = self.dims, NativeBeliefs(self, self._checked(rows)), draws_needed(self.dims)
         n = len(beliefs)
         drawn = native_draws(keys, n, count)
         points, told, others = np.empty((n, dims.knobs)), np.empty((n, BESIDE)), np.empty((3, n))
         given = (as_given(contexts, n, dims.context), dims.context), (drawn, count), count, beliefs.own
         self.call("ask", beliefs.rows, *given, (points, dims.knobs), *((row, 1) for row in others), (told, BESIDE))
-        return beliefs, points, VersusDefault(*told.T)
+        return beliefs, points, BesideDefault(*told.T)
 
     def call(self, name: str, rows: Places, *given: tuple[Array, int] | int) -> None:
         """Run a function: of arrays [n, width] it is given their addresses; numbers as they are."""
@@ -130,9 +130,9 @@ class NativeBeliefs(BeliefBuffer, CompiledBeliefs):
 
     def tell(
         self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, y: ArrayLike
-    ) -> Expected:
+    ) -> ExpectedLosses:
         told, mean, variance = self._run("tell", self._samples(points, contexts, losses, failed, y), [BESIDE, 0, 0])
-        return Expected(VersusDefault(*told.T), mean, variance)
+        return ExpectedLosses(BesideDefault(*told.T), mean, variance)
 
     def learn(
         self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, logs: ArrayLike

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, address, dims_struct, function, state_struct
 from rasp_tuner.engine.kernel.shared_structs import OneStruct
 from rasp_tuner.engine.kernel.state import Dims, State

@@ -1,8 +1,8 @@
 """NumpyBatch: the reference in NumPy, on a state; what compiled code is compared with."""
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.kernel.batch import Expected, HostBatch, VersusDefault
-from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.engine.kernel.batch import BesideDefault, ExpectedLosses, HostBatch
+from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.choose import best, choose, draws_needed
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
@@ -20,7 +20,7 @@ class NumpyBatch(HostBatch):
 
     def ask(
         self, contexts: Array, keys: DrawKeys, rows: Places | None = None
-    ) -> tuple["NumpyBeliefs", Array, VersusDefault]:
+    ) -> tuple["NumpyBeliefs", Array, BesideDefault]:
         beliefs = self.believe(contexts, rows)
         points = beliefs.choose(draws(keys, draws_needed(self.dims)))
         return beliefs, points, beliefs.versus_default(points)
@@ -34,7 +34,7 @@ class NumpyBatch(HostBatch):
 
 
 class NumpyBeliefs:
-    def __init__(self, batch: NumpyBatch, rows: Places | None, belief: Belief) -> None:
+    def __init__(self, batch: NumpyBatch, rows: Places | None, belief: SlotBelief) -> None:
         self._batch, self._rows, self._belief = batch, rows, belief
         self._dims, self._default = batch.dims, batch.default
 
@@ -46,8 +46,8 @@ class NumpyBeliefs:
     def predict(self, points: Array) -> tuple[Array, Array]:
         return predict(self._dims, self._state, self._belief, self._default, points)
 
-    def versus_default(self, points: Array) -> VersusDefault:
-        return VersusDefault(*against(self._dims, self._state, self._belief, self._default, points))
+    def versus_default(self, points: Array) -> BesideDefault:
+        return BesideDefault(*against(self._dims, self._state, self._belief, self._default, points))
 
     def choose(self, drawn: Array) -> Array:
         """Points [n, d] to try next, by draws [n, d + candidates]."""
@@ -56,15 +56,15 @@ class NumpyBeliefs:
     def best(self) -> Array:
         return best(self._dims, self._state, self._belief, self._default)
 
-    def tell(self, points: Array, contexts: Array, losses: Array, failed: Array | Flags, y: Array) -> Expected:
+    def tell(self, points: Array, contexts: Array, losses: Array, failed: Array | Flags, y: Array) -> ExpectedLosses:
         state, copied = self._batch.part(self._rows)
         own = self._dims, state, self._belief, self._default
-        versus = VersusDefault(*against(*own, points))
+        versus = BesideDefault(*against(*own, points))
         mean, variance, logs = forecast(*own, points, y)
         learn(*own, points, contexts, losses, failed, logs)
         if copied and self._rows is not None:
             self._batch.put(self._rows, state)
-        return Expected(versus, mean, variance)
+        return ExpectedLosses(versus, mean, variance)
 
     def some(self, places: Places) -> "NumpyBeliefs":
         rows = places if self._rows is None else self._rows[places]

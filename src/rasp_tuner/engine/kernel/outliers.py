@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS, EARLY_SAMPLES, FEWEST_SAMPLES
-from rasp_tuner.core.context_metric import ALIKE
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS, EARLY_SAMPLES, FEWEST_SAMPLES
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_metric import ALIKE
+from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, chunks, collapse_mask, row_max, rows_where
 from rasp_tuner.engine.kernel.memory import seen_before, triangle
 from rasp_tuner.engine.kernel.pooled_prior import (
@@ -46,7 +46,7 @@ ONE_IN = 3  # no more than one in so many is false
 JUDGED = 0.3  # of a kernel: slots that an expert judges
 
 
-def trust_in_sample(state: State, belief: Belief, logs: Array, mature: Mask) -> tuple[Array, Mask]:
+def trust_in_sample(state: State, belief: SlotBelief, logs: Array, mature: Mask) -> tuple[Array, Mask]:
     """[B] probability that a sample is no false measurement; and where a second odd one in a row clears both.
 
     Only tuners that are `mature` have seen enough to tell.
@@ -91,7 +91,7 @@ def masked_median(values: Array, used: Flags) -> Array:
     return median
 
 
-def update_trust(dims: Dims, state: State, belief: Belief, mask: Mask, n: int) -> None:
+def update_trust(dims: Dims, state: State, belief: SlotBelief, mask: Mask, n: int) -> None:
     """Trust each slot by how far it lies from what its expert makes of it, so that outliers count little.
 
     Tuners in the mask have at least one slot, and n at most.
@@ -100,7 +100,7 @@ def update_trust(dims: Dims, state: State, belief: Belief, mask: Mask, n: int) -
         _update_trust(dims, state, belief, rows, n)
 
 
-def _update_trust(dims: Dims, state: State, belief: Belief, rows: Rows, n: int) -> None:
+def _update_trust(dims: Dims, state: State, belief: SlotBelief, rows: Rows, n: int) -> None:
     count = state.count[rows]
     used = (np.arange(n) < count[:, None])[:, None]
     form = np.empty((len(count), L, dims.sample))
@@ -130,7 +130,7 @@ def _recheck(dims: Dims, state: State, rows: Rows) -> None:
     d, count = dims.knobs, state.count[rows]
     n = int(np.max(count))
     used = np.arange(n) < count[:, None]
-    samples = Samples(
+    samples = FirstSamples(
         u=state.prompts[rows, :n, 1 : 1 + d],
         y=np.where(used, targets(dims, state, rows, n), np.inf),
         counts=count.astype(np.int64)[:, None],
@@ -153,7 +153,7 @@ def _recheck(dims: Dims, state: State, rows: Rows) -> None:
     outliers_found(state, rows, np.any(out & ~was, axis=1), a)
 
 
-class Samples(NamedTuple):
+class FirstSamples(NamedTuple):
     """The first samples of some tuners, and where they expect optima."""
 
     u: Array  # [b, N, d]
@@ -163,7 +163,7 @@ class Samples(NamedTuple):
     location_variance: Array  # [b, d]
 
 
-def _may_be_false(state: State, rows: Rows, samples: Samples) -> Flags:
+def _may_be_false(state: State, rows: Rows, samples: FirstSamples) -> Flags:
     """[b, N] the worst third, but only in situations that were seen before."""
     y, count = samples.y, samples.counts
     n = y.shape[1]
@@ -176,7 +176,7 @@ def _may_be_false(state: State, rows: Rows, samples: Samples) -> Flags:
     return may
 
 
-def early_outliers(samples: Samples, may: Flags) -> tuple[Flags, Array]:
+def early_outliers(samples: FirstSamples, may: Flags) -> tuple[Flags, Array]:
     """Which samples [b, N] are false, and the curvature [b] that the others have; only some `may` be."""
     y, count = samples.y, samples.counts
     n = y.shape[1]
@@ -213,7 +213,7 @@ def early_outliers(samples: Samples, may: Flags) -> tuple[Flags, Array]:
     return _unless_in_a_row(samples, may, false, curvature)
 
 
-def _unless_in_a_row(samples: Samples, may: Flags, false: Flags, a: Array) -> tuple[Flags, Array]:
+def _unless_in_a_row(samples: FirstSamples, may: Flags, false: Flags, a: Array) -> tuple[Flags, Array]:
     """The same, where no few in a row are false; else looked at again, without them."""
     n = false.shape[1] - FALSE_IN_A_ROW + 1
     begin = false[:, :n]
@@ -226,13 +226,13 @@ def _unless_in_a_row(samples: Samples, may: Flags, false: Flags, a: Array) -> tu
     for shift in range(FALSE_IN_A_ROW):
         honest[:, shift : n + shift] |= begin
     u, y, counts, location, variance = samples
-    some = Samples(u[rows], y[rows], counts[rows], location[rows], variance[rows])
+    some = FirstSamples(u[rows], y[rows], counts[rows], location[rows], variance[rows])
     again = early_outliers(some, (may & ~honest)[rows])
     false[rows], a[rows] = again
     return false, a
 
 
-def _factor(samples: Samples, order: Places, used: Flags, z: Array) -> Array:
+def _factor(samples: FirstSamples, order: Places, used: Flags, z: Array) -> Array:
     """[b, 3, N + 2, N + 2] Cholesky factors of how samples covary under the prior of a tuner without any, and noise.
 
     Two rows more come last: the factor has there what solving for z, and for the mean of the prior, would give.

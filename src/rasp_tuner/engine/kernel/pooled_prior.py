@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.evidence import FARTHEST
 from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, assign_where, row_max
 from rasp_tuner.engine.kernel.state import NOISES, Dims, E, L, State
@@ -39,7 +39,7 @@ NOISE_PRIOR = -DECADE_ODDS * np.abs(NOISE_LOGS - np.log(START_NOISE)) / np.log(1
 EXPERT_PRIOR = np.array([0.0, *[-LOCAL_ODDS] * (L - 1), *[0.0] * (E - L)])  # scores of experts before any sample
 
 
-class Prior(NamedTuple):
+class PooledPrior(NamedTuple):
     """Of the coefficients of a bowl, in units of a, level left out."""
 
     mean: Array  # [B, p]
@@ -48,7 +48,7 @@ class Prior(NamedTuple):
     level_variance: Array  # [B]
 
 
-def prior(dims: Dims, state: State) -> Prior:
+def prior(dims: Dims, state: State) -> PooledPrior:
     """Of a bowl that is not known yet, by what the tuner's situations have shown so far."""
     d, p, size = dims.knobs, dims.features, state.size
     known = state.curvature > 0.0
@@ -64,7 +64,7 @@ def prior(dims: Dims, state: State) -> Prior:
     diagonal[:, 0] = 1.0 / np.where(known, level_variance + 0.1 * d, LEVEL_VARIANCE)
     diagonal[:, 1 : 1 + d] = 0.25 / unsure
     diagonal[:, 1 + d :] = (1.0 - common) / own
-    return Prior(mean, precision, (precision @ mean[:, :, None])[:, :, 0], level_variance)
+    return PooledPrior(mean, precision, (precision @ mean[:, :, None])[:, :, 0], level_variance)
 
 
 def centred_level(state: State, offset: Array, a: Array) -> Array:
@@ -73,7 +73,7 @@ def centred_level(state: State, offset: Array, a: Array) -> Array:
     return np.where(state.curvature > 0.0, level, 0.0)
 
 
-def estimate(prior: Prior, G: Array, b: Array, rest: Array, level: Array) -> Array:
+def estimate(prior: PooledPrior, G: Array, b: Array, rest: Array, level: Array) -> Array:
     """[B] the likeliest curvature, whatever the noise; `rest` [B] are sums of y^2, `level` the expected least y.
 
     For each noise the evidence is largest at one curvature, in closed form; then the noises are weighed by it.

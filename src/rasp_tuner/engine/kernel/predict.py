@@ -14,27 +14,27 @@ from functools import lru_cache
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.kernel.belief import Belief, Experts
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.engine.kernel.belief import Experts, SlotBelief
 from rasp_tuner.engine.kernel.masks import collapse_mask
 from rasp_tuner.engine.kernel.pooled_prior import log_student
 from rasp_tuner.engine.kernel.state import Dims, E, State
 
 
-def predict(dims: Dims, state: State, belief: Belief, default: Array, points: Array) -> tuple[Array, Array]:
+def predict(dims: Dims, state: State, belief: SlotBelief, default: Array, points: Array) -> tuple[Array, Array]:
     """Mean and variance [B, n] of y at points [B, n, d] of the unit box."""
     mean, variance = _mixed(belief, *each(dims, state, belief, default, points))
     return mean[:, 0], variance[:, 0]
 
 
-def each(dims: Dims, state: State, belief: Belief, default: Array, points: Array) -> tuple[Array, Array]:
+def each(dims: Dims, state: State, belief: SlotBelief, default: Array, points: Array) -> tuple[Array, Array]:
     """Mean and variance [B, E, n] of every expert."""
     means, variances = _each_at(dims, state, belief, features(2.0 * (points - default)))
     return means + (belief.offset + belief.origin)[:, None, None], variances
 
 
 def compare(
-    dims: Dims, state: State, belief: Belief, default: Array, points: Array, others: Array
+    dims: Dims, state: State, belief: SlotBelief, default: Array, points: Array, others: Array
 ) -> tuple[Array, Array]:
     """Mean and variance [B] of y at points [B, d] less y at others."""
     f = features(2.0 * (np.stack([points, others], axis=1) - default))
@@ -42,7 +42,7 @@ def compare(
     return mean[:, 0, 0], variance[:, 0, 0]
 
 
-def against(dims: Dims, state: State, belief: Belief, default: Array, points: Array) -> tuple[Array, ...]:
+def against(dims: Dims, state: State, belief: SlotBelief, default: Array, points: Array) -> tuple[Array, ...]:
     """Points [B, d] beside the default: y of the default, mean and variance of the difference, y, variances of both."""
     f = features((2.0 * (points - default))[:, None])
     at_default = np.zeros_like(f)
@@ -54,7 +54,7 @@ def against(dims: Dims, state: State, belief: Belief, default: Array, points: Ar
 
 
 def forecast(
-    dims: Dims, state: State, belief: Belief, default: Array, points: Array, y: Array
+    dims: Dims, state: State, belief: SlotBelief, default: Array, points: Array, y: Array
 ) -> tuple[Array, Array, Array]:
     """Mean and variance [B] at points [B, d], and the log densities [B, E] that the experts give to y [B] there."""
     means, variances = each(dims, state, belief, default, points[:, None])
@@ -71,14 +71,14 @@ def features(u: Array) -> Array:
     return f
 
 
-def experts_of(dims: Dims, state: State, belief: Belief) -> Experts:
+def experts_of(dims: Dims, state: State, belief: SlotBelief) -> Experts:
     """The experts of a belief; made once."""
     if belief.experts is None:
         belief.experts = _experts(dims, state, belief)
     return belief.experts
 
 
-def _experts(dims: Dims, state: State, belief: Belief) -> Experts:
+def _experts(dims: Dims, state: State, belief: SlotBelief) -> Experts:
     size, d, p, m = state.size, dims.knobs, dims.features, dims.coefficients
     moving = collapse_mask(belief.moving > 0.0)
     if moving is False:
@@ -99,7 +99,7 @@ def _experts(dims: Dims, state: State, belief: Belief) -> Experts:
     return Experts(mean, S, KH[:, 1 + d :], K[:, 1 + d :, 1 + d :])
 
 
-def _each_at(dims: Dims, state: State, belief: Belief, f: Array) -> tuple[Array, Array]:
+def _each_at(dims: Dims, state: State, belief: SlotBelief, f: Array) -> tuple[Array, Array]:
     """Mean less the offset, and variance, [B, E, n], of what columns f [B, p, n] make of the coefficients."""
     p, experts = dims.features, experts_of(dims, state, belief)
     Sf = (experts.S.reshape((-1, E * p, p)) @ f).reshape((-1, E, p, f.shape[2]))
@@ -107,7 +107,7 @@ def _each_at(dims: Dims, state: State, belief: Belief, f: Array) -> tuple[Array,
     return experts.mean @ f, np.maximum(Sf.sum(axis=2), 0.0) * (belief.a * belief.a)[:, None, None]
 
 
-def _mixed(belief: Belief, means: Array, variances: Array) -> tuple[Array, Array]:
+def _mixed(belief: SlotBelief, means: Array, variances: Array) -> tuple[Array, Array]:
     """Mean and variance [B, 1, n] of the mixture, from those of its experts [B, E, n]."""
     weights = belief.weights[:, None]
     mean = weights @ means

@@ -7,7 +7,7 @@ few times in the life of a tuner, so that there is no compiled half.
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.memory import triangle
 from rasp_tuner.engine.kernel.moving import reduced
 from rasp_tuner.engine.kernel.outliers import OUTLIER_TRUST

@@ -7,7 +7,7 @@ else. native/shared_structs.c has the other half of this table.
 import ctypes
 from dataclasses import fields
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES
+from rasp_tuner.base.common_constants import EARLY_SAMPLES
 from rasp_tuner.engine.kernel import state as s
 
 

@@ -16,9 +16,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
+from rasp_tuner.base.common_constants import EARLY_SAMPLES
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field
 
 Places = NDArray[np.int64]  # positions
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.state import Dims, State
 
 SOURCES = ("predicted optimum", "best tried", "probe near it", "first probe")  # of a choice, by its number

@@ -8,24 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Samples
-from rasp_tuner.core.threads import one_thread
-from rasp_tuner.engine.family import Forecast, Prices, Trial
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.threads import one_thread
+from rasp_tuner.engine.family import ByExpert, Prices, RunOutcome
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
 from rasp_tuner.engine.kernel.merge import merged
 from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
-from rasp_tuner.engine.quadratic.native_single import NativeBelief, NativeSingle
-from rasp_tuner.engine.quadratic.numpy_single import NumpyBelief, NumpySingle
+from rasp_tuner.engine.quadratic.native_single import NativeSingle
+from rasp_tuner.engine.quadratic.numpy_single import NumpySingle
+from rasp_tuner.optimizer.optimizer import LatestSamples
 from rasp_tuner.types import Slots
 
 FIRST = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PRIOR = ("location", "location_variance")  # what a fleet knew before the first sample
 KEPT = ("weights", "context_least", "context_most", *PRIOR)  # by whoever learns the first trials again
-QuadraticBelief = NumpyBelief | NativeBelief
 
 
 class QuadraticFamily:
@@ -50,7 +49,7 @@ class QuadraticFamily:
     def believe(self, context: Array) -> Any:
         return self.one.believe(context)
 
-    def learn(self, trial: Trial, belief: Any, forecast: Forecast | None) -> None:
+    def learn(self, trial: RunOutcome, belief: Any, forecast: ByExpert | None) -> None:
         """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
         self.one.learn(trial, belief, forecast)
 
@@ -96,10 +95,10 @@ class QuadraticFamily:
     def remembered(self) -> Slots:
         return Slots(*remembered(self.tuners, 0))
 
-    def recent(self) -> Samples:
+    def recent(self) -> LatestSamples:
         u, contexts, losses = recent(self.tuners, 0)
         losses = losses + self.tuners.first[0]
-        return Samples(contexts, self.default + u / 2.0, losses @ self.tuners.weights[0], losses)
+        return LatestSamples(contexts, self.default + u / 2.0, losses @ self.tuners.weights[0], losses)
 
     def state(self) -> dict[str, Array]:
         return to_family(self.dims, self.tuners, 0)

@@ -5,8 +5,8 @@ Numbers pass through memory whose addresses are known: to look one up costs as m
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.engine.family import ByExpert, Choice, Comparison, RunOutcome
 from rasp_tuner.engine.kernel.belief import BeliefBuffer, length, places
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.native import address
@@ -15,7 +15,7 @@ from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.engine.quadratic.draws import SOURCES, draw
 
 
-class Memory(BeliefBuffer):
+class BeliefMemory(BeliefBuffer):
     """Of one belief."""
 
     def __init__(self, dims: Dims) -> None:
@@ -37,17 +37,17 @@ class NativeSingle:
         self.logs, self.chosen, self.noise, self.figures = told
         self.call = NativeHandle(dims, default, state, given)
         self.similar = places(dims)["kernels"][0].start + 2 * dims.rows  # where it begins in a belief
-        self._empty = Memory(dims)  # of a tuner without samples, which does not look at it
-        self._spare: Memory | None = None  # memory of a belief that is good no more
+        self._empty = BeliefMemory(dims)  # of a tuner without samples, which does not look at it
+        self._spare: BeliefMemory | None = None  # memory of a belief that is good no more
 
     def believe(self, context: Array) -> "NativeBelief":
-        arrays = Memory(self.dims) if self._spare is None else self._spare
+        arrays = BeliefMemory(self.dims) if self._spare is None else self._spare
         self._spare = None
         self.context[:] = context
         self.call.believe(arrays.address)
         return NativeBelief(self, arrays)
 
-    def learn(self, trial: Trial, belief: "NativeBelief | None", forecast: Forecast | None) -> None:
+    def learn(self, trial: RunOutcome, belief: "NativeBelief | None", forecast: ByExpert | None) -> None:
         self.point[:], self.context[:], self.losses[:] = trial.point, trial.context, trial.losses
         self.failed[0] = trial.failed
         if forecast is not None:
@@ -59,7 +59,7 @@ class NativeSingle:
 class NativeBelief:
     """Good until its tuner learns: the next one may have its memory."""
 
-    def __init__(self, one: NativeSingle, arrays: Memory) -> None:
+    def __init__(self, one: NativeSingle, arrays: BeliefMemory) -> None:
         self._one, self.arrays = one, arrays
         self.noise = one.noise.item()
         self._beside: tuple[Array, list[float]] | None = None  # a point that was set beside the default, and how it is
@@ -92,13 +92,13 @@ class NativeBelief:
         level, mean, variance, expected, own, other = self._beside[1]
         return Comparison(level, mean, variance, expected, (own, other))
 
-    def forecast(self, point: Array, y: float) -> Forecast:
+    def forecast(self, point: Array, y: float) -> ByExpert:
         one = self._one
         one.point[:], one.y[0] = point, y
         one.call.forecast(self.arrays.address)
         mean, variance, _, *beside = one.figures.tolist()
         self._beside = point, beside
-        return Forecast(mean, variance, one.logs.copy())
+        return ByExpert(mean, variance, one.logs.copy())
 
     def choose(self, rng: np.random.Generator) -> Choice:
         one = self._one

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
-from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.engine.family import ByExpert, Choice, Comparison, RunOutcome
+from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.choose import best, choose, draws_needed
 from rasp_tuner.engine.kernel.learn import learn
@@ -24,7 +24,7 @@ class NumpySingle:
     def believe(self, context: Array) -> "NumpyBelief":
         return NumpyBelief(self, believe(self.dims, self.state, self.default, context[None]))
 
-    def learn(self, trial: Trial, belief: "NumpyBelief | None", forecast: Forecast | None) -> None:
+    def learn(self, trial: RunOutcome, belief: "NumpyBelief | None", forecast: ByExpert | None) -> None:
         arrays = (self.believe(trial.context) if belief is None else belief).arrays
         logs = NO_LOGS if forecast is None else forecast.log_densities[None]
         told = trial.point[None], trial.context[None], trial.losses[None], np.array([float(trial.failed)])
@@ -34,7 +34,7 @@ class NumpySingle:
 class NumpyBelief:
     """Good until its tuner learns."""
 
-    def __init__(self, one: NumpySingle, arrays: Belief) -> None:
+    def __init__(self, one: NumpySingle, arrays: SlotBelief) -> None:
         self._one, self.arrays = one, arrays
         self._known = one.dims, one.state, arrays, one.default  # what every function is given
         self.weights: Array = arrays.weights[0]  # [E]
@@ -55,9 +55,9 @@ class NumpyBelief:
         level, mean, variance, expected, own, other = (float(number[0]) for number in told)
         return Comparison(level, mean, variance, expected, (own, other))
 
-    def forecast(self, point: Array, y: float) -> Forecast:
+    def forecast(self, point: Array, y: float) -> ByExpert:
         mean, variance, logs = forecast(*self._known, point[None], np.array([y]))
-        return Forecast(float(mean[0]), float(variance[0]), logs[0])
+        return ByExpert(float(mean[0]), float(variance[0]), logs[0])
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """The least expected y, less what an observation is worth, among experts' optima and moves around them."""

@@ -13,7 +13,7 @@ from rasp_tuner.service.http.origins import NOWHERE, Origins
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import Leases
-from rasp_tuner.service.storage.store import LEASE_S, Store
+from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store
 
 if TYPE_CHECKING:
     from rasp_tuner.service.http.forward import Forwarder
@@ -66,7 +66,7 @@ def create_app(
     limits: Limits | None = None,
     open_without_keys: bool = True,
     advertise: str = "http://127.0.0.1:8321",
-    lease_s: float = LEASE_S,
+    lease_s: float = SERVER_LEASE_S,
     origins: Origins = NOWHERE,
 ) -> Application:
     """The application on a store, which it closes at the end; `hosts` are the allowed Host headers.

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from rasp_tuner.core.flags import readings
+from rasp_tuner.feature_flags import readings
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http.list_response import list_response
 from rasp_tuner.service.http.peer_client import NotSent, PeerAnswer, PeerClient
@@ -24,7 +24,7 @@ from rasp_tuner.service.http.route import IMPORT_PATH, OFREP_PATH, Request, Resp
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
-from rasp_tuner.service.storage.store import StudyRow
+from rasp_tuner.service.storage.store import StoredStudy
 from rasp_tuner.service.study.definition import NAME_PATTERN
 from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 from rasp_tuner.service.study.study_summary import place
@@ -50,7 +50,7 @@ class Forwarder:
     def __init__(self, service: Service, leases: Leases) -> None:
         self._service, self._leases = service, leases
         self._routes: dict[str, Peer] = {}
-        self._searches: dict[str, asyncio.Task[Peer | StudyRow | None]] = {}
+        self._searches: dict[str, asyncio.Task[Peer | StoredStudy | None]] = {}
         self._client = PeerClient()
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class Forwarder:
             raise http_errors.unknown_study(name)
         return None
 
-    async def _search(self, name: str) -> Peer | StudyRow | None:
+    async def _search(self, name: str) -> Peer | StoredStudy | None:
         if not self._leases.holds:
             raise http_errors.lease_over()
         for _ in range(MAX_TRIES):

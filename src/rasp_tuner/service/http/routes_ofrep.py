@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from rasp_tuner.core.flags import TARGETING_KEY, readings
+from rasp_tuner.feature_flags import TARGETING_KEY, readings
 from rasp_tuner.service.flags import TARGETING_KEY_MISSING, Target, evaluate, flag_not_found, one_knob, track
 from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.ofrep_errors import FLAGS_PATH

@@ -20,8 +20,8 @@ from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.study.clock import MAX_WAIT_S
 from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_name
+from rasp_tuner.service.study.event_time import MAX_WAIT_S
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
 

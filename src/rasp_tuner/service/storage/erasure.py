@@ -13,7 +13,7 @@ from rasp_tuner.contexts import same_text
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.study.clock import latest_times
+from rasp_tuner.service.study.event_time import latest_times
 from rasp_tuner.service.study.events import Event, ask_number
 from rasp_tuner.service.study.live_study import LiveStudy
 

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.storage.postgres import postgres_engine
-from rasp_tuner.service.storage.store import LEASE_S, Store, StudyRow, study_row
+from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store, StoredStudy, study_row
 
 LOCK_WAIT_MS = 1_000  # for the row of a study: its owner may have stopped in the middle of a commit
 MAX_URL_CHARS = 255  # as many as its column has
@@ -78,13 +78,13 @@ class BeingTaken(Exception):
 class Leases:
     """The lease of this server, and questions to the table; any thread may call it."""
 
-    def __init__(self, store: Store, url: str, ttl_s: float = LEASE_S) -> None:
+    def __init__(self, store: Store, url: str, ttl_s: float = SERVER_LEASE_S) -> None:
         self.id, self.url, self.ttl_s = secrets.token_hex(8), checked_url(url), ttl_s
         settings = f"-c lock_timeout={LOCK_WAIT_MS}"
         self._engine = postgres_engine(store.url, ttl_s, connections=2, more=6, settings=settings)
         self._until = float("-inf")  # our lease, on the monotonic clock
         self._peers: dict[str, tuple[Peer, float]] = {}  # with their leases, as far as we know
-        self.taken: dict[str, StudyRow] = {}  # by `find`, until the writer has seen it
+        self.taken: dict[str, StoredStudy] = {}  # by `find`, until the writer has seen it
         self.leaving = False  # take nothing more
         self.lost_count = 0  # studies that were found to be another server's
 
@@ -114,7 +114,7 @@ class Leases:
         known = self._peers.get(peer.id)
         return known is not None and time.monotonic() < known[1] + self.ttl_s
 
-    def find(self, name: str) -> Peer | StudyRow | None:
+    def find(self, name: str) -> Peer | StoredStudy | None:
         """Who owns a study: another server, or this one, which takes it if nobody does; None: there is none."""
         with self._engine.begin() as connection:
             found = connection.execute(sa.text(_FIND), {"name": name}).one_or_none()

@@ -7,7 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.folder import make_private_file
+from rasp_tuner.service.data_folder_lock import make_private_file
 from rasp_tuner.service.storage.locks import check_not_served, preparing
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION, audit, events, events_key, meta, schema, servers
 

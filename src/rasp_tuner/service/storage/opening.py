@@ -2,14 +2,14 @@
 
 import time
 
-from rasp_tuner.core import snapshot
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files import snapshot
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import check_name
+from rasp_tuner.service.study.from_saved_tuner import definition_of, opened_event
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study.opened import definition_of, opened_event
 from rasp_tuner.tuner import Tuner
 
 

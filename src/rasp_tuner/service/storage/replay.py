@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.store import Store, StoredStudy
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -13,7 +13,7 @@ from rasp_tuner.service.study.live_study import LiveStudy
 log = logging.getLogger("rasp_tuner.serve")
 
 
-def load_study(store: Store, row: StudyRow, check: Callable[[], object] = bool) -> tuple[LiveStudy, int, float]:
+def load_study(store: Store, row: StoredStudy, check: Callable[[], object] = bool) -> tuple[LiveStudy, int, float]:
     """The study from its newest valid snapshot and the events after it; then the seq of that snapshot, and the CPU
     seconds that replaying the events took.
 

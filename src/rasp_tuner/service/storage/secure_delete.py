@@ -13,7 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-TABLES = ("events", "snapshots", "studies")
+ERASED_TABLES = ("events", "snapshots", "studies")
 VALUE_COLUMNS = (("events", "body"), ("events", "key"), ("snapshots", "data"))
 BACKUP_SCHEMA = r"rasp_backup_v\d+_.*"
 
@@ -33,7 +33,7 @@ def rewrite_database(engine: sa.Engine) -> None:
         truncate_wal(engine)
     else:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            for table in TABLES:
+            for table in ERASED_TABLES:
                 connection.exec_driver_sql(f"VACUUM (FULL) {table}")
 
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.service.folder import DATABASE, make_private_file, sqlite_file
+from rasp_tuner.service.data_folder_lock import DATABASE, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
 from rasp_tuner.service.storage.locks import DatabaseTaken, share_with_servers
@@ -30,7 +30,9 @@ from rasp_tuner.service.study.events import Event, Kind
 SQLITE_BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process, such as `rasp keys`
 CHECKPOINT_EVERY_PAGES = 4_000  # of SQLite's write-ahead log
 SNAPSHOTS_KEPT = 2  # for each study
-LEASE_S = 10.0  # of one of several servers; server and PostgreSQL give each other up if one is silent for so long
+SERVER_LEASE_S = (
+    10.0  # of one of several servers; server and PostgreSQL give each other up if one is silent for so long
+)
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 PROBE_BYTES = 4_096  # of a test write
 NO_STUDY = 0  # ids begin at 1
@@ -38,7 +40,7 @@ ROWS_PER_CHUNK = 2_000  # events read or deleted at a time
 
 
 @dataclass(frozen=True, slots=True)
-class StudyRow:
+class StoredStudy:
     id: int
     name: str
     definition_json: str  # not read before it is needed: there may be thousands of rows
@@ -65,7 +67,7 @@ class KeyRow:
 class Store:
     """Rows in, rows out; raises SQLAlchemyError where the database fails."""
 
-    def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = LEASE_S) -> None:
+    def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = SERVER_LEASE_S) -> None:
         """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
         self.url = sa.make_url(url)
         if (file := sqlite_file(self.url)) is not None:
@@ -133,7 +135,7 @@ class Store:
         row = {"name": name, "definition": dumps_text(definition), "created": created, "owner": owner}
         return int(connection.execute(sa.insert(studies).returning(studies.c.id), row).scalar_one())
 
-    def studies(self, owner: str | None = None) -> list[StudyRow]:
+    def studies(self, owner: str | None = None) -> list[StoredStudy]:
         """Studies that are not deleted, newest first; with `owner` only those of that server."""
         query = sa.select(studies).where(studies.c.name.is_not(None)).order_by(studies.c.id.desc())
         if owner is not None:
@@ -348,8 +350,8 @@ def _event(row: Any) -> Event:
     return Event(row.seq, cast(Kind, row.kind), row.at, json.loads(row.body), row.ask, row.key)
 
 
-def study_row(row: Any) -> StudyRow:
-    return StudyRow(row.id, row.name, row.definition, row.created, row.epoch)
+def study_row(row: Any) -> StoredStudy:
+    return StoredStudy(row.id, row.name, row.definition, row.created, row.epoch)
 
 
 def _engine(url: sa.URL, *, writes: bool, lease_s: float) -> sa.Engine:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.replay import load_study
-from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.store import Store, StoredStudy
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import SORTS, Sort, StudySummary
 
@@ -50,7 +50,7 @@ class StudyCache:
         known = name in self.live or name in self.damaged or self._failed_lately(name)
         return not known and self.row(name) is not None
 
-    def row(self, name: str) -> StudyRow | None:
+    def row(self, name: str) -> StoredStudy | None:
         """Its row, also of a study that this server has just taken."""
         if self.leases is not None and (taken := self.leases.taken.pop(name, None)) is not None:
             self._set_row(taken)
@@ -83,7 +83,7 @@ class StudyCache:
     def _failed_lately(self, name: str) -> bool:
         return time.monotonic() < self._unreadable.get(name, 0.0)
 
-    def adopt(self, row: StudyRow, live: LiveStudy, snapshot_seq: int, cpu_s: float) -> None:
+    def adopt(self, row: StoredStudy, live: LiveStudy, snapshot_seq: int, cpu_s: float) -> None:
         """Take in a study that was loaded; if nobody waits for it, it is the first to be put away."""
         self._snapshot_seqs[row.id], self._replay_cpu_s[row.id] = snapshot_seq, cpu_s
         self._stale.pop(row.name, None)
@@ -102,13 +102,13 @@ class StudyCache:
         """Take note that somebody waits for the study: once loaded it stays until it was used."""
         self._awaited[name] = float("inf")
 
-    def is_wanted(self, row: StudyRow) -> bool:
+    def is_wanted(self, row: StoredStudy) -> bool:
         """Whether to take in the study, now that it is loaded: somebody waits for it, or it was never looked at."""
         name = row.name
         seen = name in self.away and name not in self._awaited
         return self.must_be_loaded(name) and self.rows[name].id == row.id and not seen
 
-    def unseen(self) -> list[StudyRow]:
+    def unseen(self) -> list[StoredStudy]:
         """Studies of which nothing is known but that they are there."""
         names = [name for name in list(self.rows) if name not in self.away and self.must_be_loaded(name)]
         return [self.rows[name] for name in names]
@@ -165,7 +165,7 @@ class StudyCache:
         """CPU seconds that replaying took when it was loaded; 0 for a new study."""
         return self._replay_cpu_s.get(live.id, 0.0)
 
-    def put(self, row: StudyRow, live: LiveStudy) -> None:
+    def put(self, row: StoredStudy, live: LiveStudy) -> None:
         live.problems = self._problems.setdefault(row.id, live.problems)
         self.rows[row.name], self.live[row.name] = row, live
         self._used[row.name] = None
@@ -199,12 +199,12 @@ class StudyCache:
         for row in found.values():
             self._set_row(row)
 
-    def _set_row(self, row: StudyRow) -> None:
+    def _set_row(self, row: StoredStudy) -> None:
         known = self.rows.get(row.name)
         if known is not None and (known.id, known.epoch) != (row.id, row.epoch):
             self.remove(row.name)  # it was replaced, or another server had it meanwhile
         self.rows[row.name] = row
 
-    def _read_rows(self) -> dict[str, StudyRow]:
+    def _read_rows(self) -> dict[str, StoredStudy]:
         owner = None if self.leases is None else self.leases.id
         return {row.name: row for row in self._store.studies(owner)}

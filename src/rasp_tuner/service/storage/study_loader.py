@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rasp_tuner.service.storage.replay import load_study
-from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.store import Store, StoredStudy
 from rasp_tuner.service.study.live_study import LiveStudy
 
 STOP, WANTED, AHEAD = 0, 1, 2  # what comes first
@@ -24,7 +24,7 @@ log = logging.getLogger("rasp_tuner.serve")
 class LoadedStudy:
     """What came of loading a study."""
 
-    row: StudyRow
+    row: StoredStudy
     live: LiveStudy | None = None
     snapshot_seq: int = 0
     cpu_s: float = 0.0  # that replaying the events after the snapshot took
@@ -41,17 +41,17 @@ class StudyLoader(threading.Thread):
     def __init__(self, store: Store, loaded: Callable[[LoadedStudy], None]) -> None:
         super().__init__(name="rasp-loader", daemon=True)
         self._store, self._loaded = store, loaded
-        self._queue: queue.PriorityQueue[tuple[int, int, StudyRow | None]] = queue.PriorityQueue()
+        self._queue: queue.PriorityQueue[tuple[int, int, StoredStudy | None]] = queue.PriorityQueue()
         self._numbers = itertools.count()
         self._ahead: set[int] = set()  # ids that wait to be loaded though nobody waits for them
         self._stopping = False
         self.current: tuple[str, float] | None = None  # the study under way, and since when (monotonic)
 
-    def want(self, row: StudyRow) -> None:
+    def want(self, row: StoredStudy) -> None:
         """Load it next: somebody waits for it."""
         self._queue.put((WANTED, next(self._numbers), row))
 
-    def load_ahead(self, rows: Iterable[StudyRow]) -> None:
+    def load_ahead(self, rows: Iterable[StoredStudy]) -> None:
         """Load these when nobody waits for another."""
         for row in rows:
             if row.id not in self._ahead:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.json_codec import dumps_text
-from rasp_tuner.service.storage.store import Store, StudyRow, is_outage
+from rasp_tuner.service.storage.store import Store, StoredStudy, is_outage
 from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog
@@ -64,7 +64,7 @@ class UnitOfWork:
         self._lost = False
         self.moved: set[int] = set()  # studies that were to be changed, and that another server has
         self._epochs: dict[int, int] = {}  # of studies with events
-        self._handed_over: list[tuple[StudyRow, str | None]] = []  # with their new owners
+        self._handed_over: list[tuple[StoredStudy, str | None]] = []  # with their new owners
 
     @contextmanager
     def job(self) -> Iterator[JobChanges]:
@@ -126,7 +126,7 @@ class UnitOfWork:
         if row is not None and row.id == live.id and self._is_ours(row):
             self.store.add_snapshot(self.connection(), live.id, seq, data)
 
-    def _is_ours(self, row: StudyRow) -> bool:
+    def _is_ours(self, row: StoredStudy) -> bool:
         """Whether no other server has the study; then none takes it before the commit."""
         leases = self.cache.leases
         lost = set() if leases is None else leases.lost(self.connection(), {row.id: row.epoch})
@@ -170,7 +170,7 @@ class UnitOfWork:
         except IntegrityError as error:  # another server has made it at this moment
             raise http_errors.moved(name) from error
         self._touch(live)
-        self.cache.put(StudyRow(live.id, name, dumps_text(definition), live.created), live)
+        self.cache.put(StoredStudy(live.id, name, dumps_text(definition), live.created), live)
         self.changed[name] = live
         self.store.append(self.connection(), [(live.id, event) for event in events])
 

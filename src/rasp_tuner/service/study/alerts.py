@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rasp_tuner.core.versus_default import Gain
+from rasp_tuner.gain.versus_default import Gain
 
 FAILURE_SHARE, LEAST_FAILURES = 0.1, 3  # of the latest runs; in all
 EXPIRED_SHARE, LEAST_EXPIRED = 0.25, 20  # of asks

@@ -1,6 +1,6 @@
 """Charts: a study's history, to which steps are added some at a time: one after another they cost half as much."""
 
-from rasp_tuner.service.study.history import History, Step
+from rasp_tuner.service.study.history import Step, StudyHistory
 
 MAX_WAITING = 32  # steps
 
@@ -8,12 +8,12 @@ MAX_WAITING = 32  # steps
 class Charts:
     """For one study; used by the writer's thread only."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: StudyHistory) -> None:
         self._history = history
         self._waiting: list[Step] = []
 
     @property
-    def history(self) -> History:
+    def history(self) -> StudyHistory:
         """The history of all steps up to now."""
         waiting, self._waiting = self._waiting, []
         for step in waiting:

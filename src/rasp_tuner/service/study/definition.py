@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rasp_tuner.core.checks import STUDY_NAME, number, whole
-from rasp_tuner.core.context_encoder import context_encoder
-from rasp_tuner.core.savings import checked_holdout
+from rasp_tuner.base.checks import STUDY_NAME, number, whole
+from rasp_tuner.contexts.context_encoder import context_encoder
 from rasp_tuner.errors import InvalidSpace, RaspError
+from rasp_tuner.gain.savings import checked_holdout
 from rasp_tuner.presets import NAMES, named
 from rasp_tuner.service.http_errors import from_library_error, invalid
 from rasp_tuner.space import DIGITS, MOST_DIGITS, Params, Space

@@ -25,7 +25,7 @@ class Event:
     refuse    id, params: the settings that must not run; until: and not before this time; by
     forgot    first event of a log from which records were erased; `handed`: ask numbers below it may be missing and
               are not reused; `records`: how many were erased so far
-    opened    before any record; `tuner`: the snapshot that the study begins with, in base64 (opened.py)
+    opened    before any record; `tuner`: the snapshot that the study begins with, in base64 (from_saved_tuner.py)
     """
 
     seq: int  # 1, 2, ... within the study

@@ -5,12 +5,12 @@ again, by this server or by another, knows its leases. Only a hash of a targetin
 
 `flag` of an ask      what it is
 target                the hash; absent without a targeting key
-reason                why these parameters, as OpenFeature says it (core/flags.py)
+reason                why these parameters, as OpenFeature says it (feature_flags.py)
 """
 
 import hashlib
 
-from rasp_tuner.core.flags import MOST_LEASES
+from rasp_tuner.feature_flags import MOST_LEASES
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded
 
 

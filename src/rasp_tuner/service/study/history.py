@@ -1,6 +1,6 @@
 """History: the data of a study's charts. Computed from events alone, bounded in size, saved with the snapshot.
 
-The gain of a step is what the tuner counted for it (core/versus_default.py): what the default was expected to give in
+The gain of a step is what the tuner counted for it (gain/versus_default.py): what the default was expected to give in
 the step's context, less what came. What nobody asked for has none.
 """
 
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.context_encoder import context_encoder
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.regimes import RegimeTimeline
-from rasp_tuner.core.state_checks import under
-from rasp_tuner.core.versus_default import LATELY_STEPS, StepGain
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import under
+from rasp_tuner.contexts.context_encoder import context_encoder
+from rasp_tuner.contexts.regimes import RegimeTimeline
+from rasp_tuner.gain.versus_default import LATELY_STEPS, StepGain
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.study_visits import StudyVisits
-from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
+from rasp_tuner.service.study.trace import LatestSteps, Trace, TraceWindow, bounded
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Why
 
@@ -42,7 +42,7 @@ class Step(NamedTuple):
     relevance: Array | None = None  # of each dimension of the context, as learned by then
 
 
-class History:
+class StudyHistory:
     """Series, regimes, marks, calibration. Every event that changes the tuner is passed to `add_step` or `add_mark`."""
 
     def __init__(self, definition: StudyDefinition, experts: Sequence[str]) -> None:
@@ -158,7 +158,7 @@ class History:
             },
         }
 
-    def _window_since(self, since: float, points: int) -> Window:
+    def _window_since(self, since: float, points: int) -> TraceWindow:
         """The newest steps one by one if they reach back so far, else buckets."""
         start = self.latest_steps.first_reaching("at", since)
         if start > self.latest_steps.first or self.latest_steps.first == 0:

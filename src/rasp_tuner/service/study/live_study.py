@@ -9,23 +9,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from rasp_tuner.core.checks import whole
-from rasp_tuner.core.flags import reason_for
+from rasp_tuner.base.checks import whole
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
+from rasp_tuner.feature_flags import reason_for
 from rasp_tuner.report.situation_gains import NAMES_IN_LABEL
 from rasp_tuner.report.situations import context_words
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.alerts import alerts, health
 from rasp_tuner.service.study.approvals import Approvals
 from rasp_tuner.service.study.charts import Charts
-from rasp_tuner.service.study.clock import has_expired_records, next_time
 from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
+from rasp_tuner.service.study.event_time import has_expired_records, next_time
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.flag_leases import FlagLeases
-from rasp_tuner.service.study.history import History, Step
-from rasp_tuner.service.study.opened import begin_with
+from rasp_tuner.service.study.from_saved_tuner import explained, tuner_of
+from rasp_tuner.service.study.history import Step, StudyHistory
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
@@ -43,7 +43,7 @@ class LiveStudy:
     def __init__(self, id: int, definition: StudyDefinition, created: float, tuner: Tuner | None = None) -> None:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
-        self._charts, self._wire = Charts(History(definition, self.tuner.experts)), definition.to_wire()
+        self._charts, self._wire = Charts(StudyHistory(definition, self.tuner.experts)), definition.to_wire()
         self._space = Space.from_json(definition.space)
         self.seq = 0
         self.last_at: float | None = None
@@ -185,7 +185,26 @@ class LiveStudy:
         self._advance(event)
 
     def _apply_opened(self, event: Event) -> None:
-        begin_with(self, event)
+        """Begin with the tuner that the event holds."""
+        if self.counts.asks or self.tuner.learned:
+            raise ValueError(f"event {event.seq}: a study can only begin with a saved tuner")
+        self.tuner = tuner = tuner_of(event, self.definition)
+        failures = 0
+        for number, params, why in explained(tuner):
+            record = SuggestionRecord(number, event.at, None, params, inner=number, ran=why.ran)
+            if why.path != "pending":
+                metrics = self.history.add_earlier_step(event.at, why)
+                failures += metrics is None
+                answer = replace(record, status="failed" if metrics is None else "told")
+                record = replace(answer, metrics=metrics or None, reason=why.failure)
+            self.list_suggestion(record)
+        answered = min(tuner.asked - len(tuner.pending), tuner.learned)
+        self.next_ask = max(self.next_ask, tuner.asked)
+        self.counts.asks = tuner.asked
+        self.counts.tells = answered - failures
+        self.counts.failures = failures
+        self.counts.dropped = tuner.asked - answered
+        self.counts.observations = tuner.learned - answered
         self._advance(event)
 
     def _apply_tell(self, event: Event) -> None:
@@ -271,7 +290,7 @@ class LiveStudy:
     # views
 
     @property
-    def history(self) -> History:
+    def history(self) -> StudyHistory:
         """The data of its charts, up to now."""
         return self._charts.history
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner import __version__
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
+from rasp_tuner.files import snapshot
 from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, LiveStudy

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.study.alerts import alerts, health
-from rasp_tuner.service.study.clock import has_expired_records
+from rasp_tuner.service.study.event_time import has_expired_records
 from rasp_tuner.service.study.live_study import LiveStudy
 
 Sort = Literal["recent", "name", "alerts", "gain", "learned"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.recovery import FAILED
-from rasp_tuner.core.returns import Return, steps_saved
-from rasp_tuner.core.visits import Arrival, StepSeen, Visits, return_coming, return_of
+from rasp_tuner.history.recovery import FAILED
+from rasp_tuner.history.revisits import Revisit, steps_saved
+from rasp_tuner.history.visits import Arrival, StepSeen, Visits, return_coming, return_of
 from rasp_tuner.space import Params, Space
 
 
@@ -29,7 +29,7 @@ class StudyVisits:
     def merge(self, gone: int, kept: int) -> None:
         self._visits.merge(gone, kept)
 
-    def seen(self, regime: int, step: int, asked_at: float, waits: bool) -> Return | None:
+    def seen(self, regime: int, step: int, asked_at: float, waits: bool) -> Revisit | None:
         """Of a suggestion in this regime: whether the situation had been seen before; `step`: the next one."""
         visits = self._visits
         if not waits:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 
 MAX_BUCKETS = 1_024
-LATEST_STEPS = 512
+LATEST_STEPS_KEPT = 512
 INITIAL_ROWS = 64  # allocated at first; doubled when full
 MAX_FRESH = 64  # steps taken in at a time: many cost little more than one
 ARRAY_NAMES = ("counts", "sums", "lows", "highs")
@@ -30,7 +30,7 @@ NO_VALUE = 2e300  # in a snapshot, which holds finite numbers only
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TraceWindow:
     """Some successive rows [R, S] of a trace, to be drawn in pieces of `group` rows."""
 
     series: tuple[str, ...]
@@ -128,12 +128,12 @@ class Trace:
         if self._is_full:
             self._merge_neighbours()
 
-    def window(self, points: int, first: int = 0) -> Window:
+    def window(self, points: int, first: int = 0) -> TraceWindow:
         """The rows from the one that holds step `first` on, in at most `points` pieces."""
         self._take_in()
         start = first // self.width
         rows = {name: array[start : self.used] for name, array in self._rows.items()}
-        return Window(self.series, rows, start * self.width, self.width, _group(self.used - start, points))
+        return TraceWindow(self.series, rows, start * self.width, self.width, _group(self.used - start, points))
 
     def first_reaching(self, name: str, value: float) -> int:
         """The first step of the first bucket where a series that never falls reaches a value; `steps` if none does."""
@@ -160,8 +160,6 @@ class Trace:
             if name in self.series:
                 for part, array in self._rows.items():
                     array[: self.used, self.series.index(name)] = state[part][:, place]
-        if self._is_full:  # older versions made room at the next step
-            self._merge_neighbours()
 
     def _grow(self) -> None:
         more = _empty(len(self._rows["counts"]), len(self.series))
@@ -186,18 +184,18 @@ class LatestSteps:
     @property
     def first(self) -> int:
         """The oldest step that is kept."""
-        return max(self.steps - LATEST_STEPS, 0)
+        return max(self.steps - LATEST_STEPS_KEPT, 0)
 
     def add(self, values: Array) -> None:
-        if len(self._values) == self.steps < LATEST_STEPS:
-            size = min(max(2 * len(self._values), INITIAL_ROWS), LATEST_STEPS)
+        if len(self._values) == self.steps < LATEST_STEPS_KEPT:
+            size = min(max(2 * len(self._values), INITIAL_ROWS), LATEST_STEPS_KEPT)
             grown = np.full((size, len(self.series)), np.nan)
             grown[: len(self._values)] = self._values
             self._values = grown
-        self._values[self.steps % LATEST_STEPS] = values
+        self._values[self.steps % LATEST_STEPS_KEPT] = values
         self.steps += 1
 
-    def window(self, points: int, first: int) -> Window:
+    def window(self, points: int, first: int) -> TraceWindow:
         """The rows from step `first` on, which must be kept, in at most `points` pieces."""
         values = self._kept_from(first)
         told = np.isfinite(values)
@@ -207,7 +205,7 @@ class LatestSteps:
             "lows": np.where(told, values, MAX_ABS_VALUE),
             "highs": np.where(told, values, -MAX_ABS_VALUE),
         }
-        return Window(self.series, rows, first, 1, _group(self.steps - first, points))
+        return TraceWindow(self.series, rows, first, 1, _group(self.steps - first, points))
 
     def first_reaching(self, name: str, value: float) -> int:
         """The first kept step where a series reaches a value; `steps` if none does."""
@@ -216,7 +214,7 @@ class LatestSteps:
 
     def _kept_from(self, first: int) -> Array:
         """Rows from a step on, bounded; NaN where there is no value."""
-        values = self._values[np.arange(first, self.steps) % LATEST_STEPS]
+        values = self._values[np.arange(first, self.steps) % LATEST_STEPS_KEPT]
         values[~np.isfinite(values)] = np.nan
         _clip(values)  # leaves NaN
         return values
@@ -228,7 +226,7 @@ class LatestSteps:
     def restore(self, state: Mapping[str, Array], steps: int) -> None:
         """Take over what was saved after so many steps."""
         self.steps = steps - len(state["values"])
-        self._values = np.full((min(self.steps, LATEST_STEPS), len(self.series)), np.nan)
+        self._values = np.full((min(self.steps, LATEST_STEPS_KEPT), len(self.series)), np.nan)
         for row in state["values"]:
             self.add(np.where(row < NO_VALUE, row, np.nan))
 

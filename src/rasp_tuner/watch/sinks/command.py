@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from rasp_tuner.core.checks import show
+from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, SinkFailed
 from rasp_tuner.space import Params
 from rasp_tuner.study_file import template
@@ -22,7 +22,7 @@ from rasp_tuner.watch.sinks.sink import SinkFields, placeholder_values, used_kno
 
 SHOWN_TEXT = 300  # last characters of what a command said
 TAIL_BYTES = 4 * SHOWN_TEXT
-MOST_BYTES = 1_000_000  # of it that are kept while it runs
+MOST_OUTPUT_BYTES = 1_000_000  # of it that are kept while it runs
 LOOK_EVERY_S = 0.02
 
 
@@ -117,7 +117,7 @@ def _exit_status(process: "subprocess.Popen[bytes]", output: IO[bytes], timeout_
             if time.monotonic() >= deadline:
                 raise
         file, size = output.fileno(), os.fstat(output.fileno()).st_size
-        if size > MOST_BYTES:
+        if size > MOST_OUTPUT_BYTES:
             end = os.pread(file, TAIL_BYTES, size - TAIL_BYTES)
             os.ftruncate(file, 0)
             os.write(file, end)  # it may be the last that the command says

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rasp_tuner.core import snapshot
 from rasp_tuner.errors import InvalidSpace, SinkFailed, SnapshotFileError
+from rasp_tuner.files import snapshot
 from rasp_tuner.space import Params
 from rasp_tuner.study_file import template
 from rasp_tuner.watch.sinks.sink import SinkFields, placeholder_values, used_knobs

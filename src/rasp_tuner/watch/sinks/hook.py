@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rasp_tuner.core.checks import whole
+from rasp_tuner.base.checks import whole
 from rasp_tuner.errors import InvalidSpace, QueryFailed, SinkFailed
 from rasp_tuner.space import Params
 from rasp_tuner.study_file.fields import seconds

@@ -11,7 +11,7 @@ from rasp_lab.bench.agents.gp import GaussianProcess, Likelihood
 from rasp_lab.bench.agents.rasp import Rasp, count_weights, matched_mlp
 from rasp_lab.bench.domains.base import ExperimentDomain, Task
 from rasp_tuner import InvalidValue
-from rasp_tuner.core import snapshot
+from rasp_tuner.files import snapshot
 from rasp_tuner.presets import named
 from rasp_tuner.space import Categorical, Float, Int, Layout, Space
 from rasp_tuner.types import Metric

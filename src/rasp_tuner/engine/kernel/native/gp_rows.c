@@ -7,7 +7,7 @@
 
 enum { COUNTS, TIMES, FAILED, TRUST, OWN }; /* after the losses of a row */
 
-/* z [c] of a context, see core/context_metric.py. */
+/* z [c] of a context, see contexts/context_metric.py. */
 void gp_z(const GpFit *f, const double *context, double *z) {
     for (int64_t a = 0; a < f->c; a++) {
         const double far = (context[a] - f->median[a]) / (ODD_DEVIATIONS * f->deviation[a]);

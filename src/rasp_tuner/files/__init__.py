@@ -1,0 +1,1 @@
+"""Formats on disk: snapshots, and tables of comma-separated values."""

@@ -1,0 +1,1 @@
+"""What tuning is worth beside the default: the one estimate, and savings added up."""

@@ -1,0 +1,388 @@
+"""Versus the default: what a tuner's suggestions have gained, as one figure that every page, command and client shows.
+
+Where a share of the steps runs the default, drawn at random, or each run has a control beside it, the gain is measured
+(savings.py). Elsewhere it is a forecast, made here: of each answered suggestion, what the default was expected to give
+in the same situation, before the run, less what came. A step that ran the default has gained nothing.
+
+Forecasts of the default may err in the same way at every step, so those errors are added up; the noise of single runs
+cancels, so its squares are. Both together are a cautious interval of 95%.
+
+y_i        what came of step i, in the unit of the metric; g_i = s (d_i - y_i), s = -1 where more is better
+d_i        what the default was expected to give
+e_i, v_i   deviations of the difference between suggestion and default, as believed, and of one run
+
+    gain = sum g_i +- 1.96 (sum e_i + sqrt(sum v_i^2)), as a share of sum |d_i|
+
+A metric that the tuner compares by factors is summed in logarithms instead, so that every step counts the same.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, checked
+
+LEVEL = 0.95  # probability of all intervals of a gain
+NORMAL_95 = 1.959963984540054  # deviations on either side that hold it
+NORMAL_90 = 1.6448536269514722  # the same of the intervals that forecasts come with
+LATELY_STEPS = 200  # over which "lately" is summed, with older steps fading
+KEEP_A_STEP = 1.0 - 1.0 / LATELY_STEPS
+LEAST_OTHER_STEPS = 3  # with other settings than the default, for an interval
+SUREST = 1e-9  # probability that is told apart from none
+LARGEST = 1e100  # of a number that is summed here, so that no sum of squares is infinite
+LARGEST_LOG = 700.0
+EACH_STEP_UNTIL, ONE_STEP_IN = 16, 64  # of several metrics: each costs a forecast, so that later some stand for all
+SPREAD_STEPS = 2_654_435_769  # times a step, modulo 2**32: spreads steps evenly, so that no period is missed or met
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What was gained a step, and the interval that holds it; None while too little is known."""
+
+    kind: Literal["share", "difference"]  # of the default's level; or in units of the metric
+    value: float
+    low: float | None
+    high: float | None
+    maximised: bool = False
+
+    @property
+    def outcome(self) -> Literal["better", "worse", "open"]:
+        """What is shown."""
+        if self.low is None or self.high is None:
+            return "open"
+        return "better" if self.low > 0.0 else "worse" if self.high < 0.0 else "open"
+
+    def to_json(self) -> dict[str, Any]:
+        """As `from_json` takes it; also in words."""
+        return {**asdict(self), "words": str(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Gain":
+        """What `to_json` gave; fields that are not known here are left out."""
+        return cls(**{one.name: data[one.name] for one in fields(cls) if one.name in data})
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> print(Gain("share", 0.18, 0.12, 0.23)), print(Gain("difference", 3.0, -1.0, 7.0))
+        saved 18% (12 to 23%)
+        no saving shown yet (between 1 a step lost and 7 a step saved)
+        (None, None)
+        """
+        if self.low is None or self.high is None:
+            return "no saving known yet"
+        if self.low == self.high == 0.0:
+            return "nothing saved or lost: only the default ran"
+        if self.outcome == "open":
+            return f"no saving shown yet (between {self._signed(self.low)} and {self._signed(self.high)})"
+        verb = ("gained" if self.maximised else "saved") if self.outcome == "better" else "lost"
+        low, high = sorted(abs(x) for x in (self.low, self.high))
+        if self.kind == "difference":
+            return f"{verb} {abs(self.value):.3g} a step ({low:.3g} to {high:.3g})"
+        return f"{verb} {_percent(abs(self.value))}% ({_percent(low)} to {_percent(high)}%)"
+
+    def _signed(self, x: float) -> str:
+        told = f"{_percent(abs(x))}%" if self.kind == "share" else f"{abs(x):.3g} a step"
+        return f"{told} {'lost' if x < 0.0 else 'gained' if self.maximised else 'saved'}"
+
+
+@dataclass(frozen=True, slots=True)
+class VersusDefault:
+    """What suggestions have gained against the default, over all steps that count, with those that ran the default.
+
+    `gain` is of the objective: of several metrics the weighted geometric mean of their ratios, None if one of them is
+    not positive. `str()` says it in words.
+    """
+
+    steps: int  # answered, of which the gain is known or estimated
+    held_out: int  # of them, runs of the default that were drawn in the place of a suggestion
+    paired: int  # runs with a control beside them
+    gain: Gain | None
+    metrics: dict[str, Gain]  # of each metric
+    better_since: int | None = None  # step at which a gain was first proven
+    worse_since: int | None = None  # step at which a loss was first proven
+    measured: bool = True  # against drawn runs or controls; False: against what the tuner expects of the default
+    lately: dict[str, Gain] = field(default_factory=dict)  # of each metric, over about 200 steps; only of forecasts
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an interval."""
+        return any(gain.low is not None for gain in self.metrics.values())
+
+    @property
+    def kind(self) -> str:
+        """Of what the gain is a number: "share" of the default's level, or "difference"; empty where there is none."""
+        return "" if self.gain is None else self.gain.kind
+
+    def to_json(self) -> dict[str, Any]:
+        """As `from_json` takes it; also in words."""
+        found = {**asdict(self), "gain": None if self.gain is None else self.gain.to_json(), "words": str(self)}
+        return found | {
+            part: {name: gain.to_json() for name, gain in getattr(self, part).items()} for part in ("metrics", "lately")
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "VersusDefault":
+        """What `to_json` gave; fields that are not known here are left out."""
+        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        for part in ("metrics", "lately"):
+            known[part] = {name: Gain.from_json(found) for name, found in known.get(part, {}).items()}
+        return cls(**{**known, "gain": None if known["gain"] is None else Gain.from_json(known["gain"])})
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> print(VersusDefault(1200, 60, 0, Gain("share", 0.18, 0.12, 0.23), {}, 310))
+        saved 18% (12 to 23%) in 1,200 steps, measured against 60 runs of the default; never proven worse
+        >>> print(VersusDefault(90, 0, 0, Gain("share", 0.18, 0.12, 0.23), {}, measured=False))
+        saved 18% (12 to 23%) in 90 steps, by forecast of what the default would have given
+        """
+        found = "no joint saving, of metrics that are not all positive," if self.gain is None else str(self.gain)
+        told = f"{found} in {_count(self.steps, 'step')}"
+        if not self.measured:
+            return f"{told}, by forecast of what the default would have given"
+        runs = _count(self.held_out, "run", " of the default") if self.held_out else _count(self.paired, "control")
+        ever = "never proven worse" if self.worse_since is None else f"proven worse at step {self.worse_since:,}"
+        return f"{told}, measured against {runs}; {ever}"
+
+
+class StepForecast(NamedTuple):
+    """What was expected of one metric before a step ran, in the metric's unit."""
+
+    level: float  # of the default
+    shared: float  # deviation of what the suggestion gains on it
+    noise: float  # deviation of what comes; at least as far as it came from `expected`
+    expected: float | None = None  # of the suggestion, where the noise of one run is not known
+
+
+class StepGain(NamedTuple):
+    """A step beside the default, in one metric and its unit."""
+
+    level: float  # of the default
+    gain: float  # positive where the step was better
+    weight: int  # steps that it stands for
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Of one metric over steps; each step counts `weight` times. Stored in this order in snapshots."""
+
+    weight: float = 0.0
+    moved: float = 0.0  # weight of the steps that ran something else than the default
+    gain: float = 0.0
+    shared: float = 0.0
+    squares: float = 0.0
+    level: float = 0.0
+    size: float = 0.0  # of the level, without its sign
+    log_gain: float = 0.0
+    log_shared: float = 0.0
+    log_squares: float = 0.0
+
+    def add(self, gains: tuple[float, float], found: StepForecast, moved: bool, weight: float, keep: float) -> None:
+        """Add a step with its gain, plain and in logarithms; `keep` is what stays of the steps before it."""
+        if keep < 1.0:
+            self._fade(keep)
+        self.weight += weight
+        self.level += weight * found.level
+        self.size += weight * abs(found.level)
+        if not moved:
+            return
+        self.moved += weight
+        self.gain += weight * gains[0]
+        self.shared += weight * found.shared
+        self.squares += (weight * found.noise) ** 2
+        self.log_gain += weight * gains[1]
+        unit = max(abs(found.level), 1e-300)
+        shared, noise = (min(x / unit, LARGEST_LOG) for x in (found.shared, found.noise))
+        self.log_shared += weight * shared
+        self.log_squares += (weight * noise) ** 2
+
+    def _fade(self, keep: float) -> None:
+        """Forget a little; written out, since it is part of every step."""
+        self.weight *= keep
+        self.moved *= keep
+        self.gain *= keep
+        self.shared *= keep
+        self.squares *= keep * keep
+        self.level *= keep
+        self.size *= keep
+        self.log_gain *= keep
+        self.log_shared *= keep
+        self.log_squares *= keep * keep
+
+    def numbers(self) -> list[float]:
+        return [getattr(self, name) for name in FORECAST_SUMS]
+
+    def log_bounds(self) -> tuple[float, float]:
+        """Mean gain of a step in logarithms, and half of its interval."""
+        return self.log_gain / self.weight, NORMAL_95 * (self.log_shared + math.sqrt(self.log_squares)) / self.weight
+
+    def report(self, sign: float, by_factors: bool) -> Gain:
+        known = self.moved >= LEAST_OTHER_STEPS or self.moved == 0.0
+        if by_factors:
+            mean, half = self.log_bounds()
+            value, low, high = (share_of(sign, x) for x in (mean, mean - half, mean + half))
+            return Gain("share", value, low if known else None, high if known else None, sign < 0.0)
+        one_sign = self.size > 0.0 and abs(self.level) > 0.999 * self.size
+        unit, half = self.size if one_sign else self.weight, NORMAL_95 * (self.shared + math.sqrt(self.squares))
+        value, low, high = (x / unit for x in (self.gain, self.gain - half, self.gain + half))
+        kind: Literal["share", "difference"] = "share" if one_sign else "difference"
+        return Gain(kind, value, low if known else None, high if known else None, sign < 0.0)
+
+
+FORECAST_SUMS = tuple(one.name for one in fields(_Sums))
+FORECAST_COUNTS = ("steps", "known", "missed")  # in the order of snapshots
+
+
+class ForecastLedger:
+    """The sums behind a gain by forecast: of each metric, over all steps and lately."""
+
+    def __init__(self, signs: Mapping[str, float]) -> None:
+        self._signs = dict(signs)  # 1 of a metric to be minimised, else -1
+        self.steps = 0  # answered suggestions that did not fail
+        self.known, self.missed = 0, 0  # of them, those whose gain is known, and is not
+        self._sums = {name: (_Sums(), _Sums()) for name in signs}
+        self._positive = dict.fromkeys(signs, True)
+        self.latest: dict[str, StepGain] = {}  # of the latest step that was told; not stored
+
+    def stands_for(self, step: int, metrics: int) -> int:
+        """How many steps one stands for whose forecast is made now; 0: it needs none."""
+        if metrics == 1 or step < EACH_STEP_UNTIL:
+            return 1
+        return ONE_STEP_IN if step * SPREAD_STEPS % 2**32 < 2**32 // ONE_STEP_IN else 0
+
+    def add(
+        self, metrics: Mapping[str, float], forecasts: Mapping[str, StepForecast], is_default: bool, weight: int
+    ) -> None:
+        """Count a step, which stands for `weight` steps; one that ran the default needs no forecast."""
+        self.latest = {}
+        self.steps += 1
+        if not weight:
+            return
+        keep = KEEP_A_STEP if weight == 1 else KEEP_A_STEP**weight
+        for name, (everything, lately) in self._sums.items():
+            found = forecasts.get(name)
+            y = clipped(float(metrics[name]))
+            if found is None and not is_default:
+                continue
+            found = StepForecast(y, 0.0, 0.0) if found is None else _checked(found, y)
+            sign, positive = self._signs[name], y > 0.0 and found.level > 0.0
+            self._positive[name] &= positive
+            plain = 0.0 if is_default else sign * (found.level - y)
+            logs = sign * (math.log(found.level) - math.log(y)) if positive and not is_default else 0.0
+            everything.add((plain, logs), found, not is_default, weight, 1.0)
+            lately.add((plain, logs), found, not is_default, weight, keep)
+            self.latest[name] = StepGain(found.level, plain, weight)
+        if self.latest:
+            self.known += weight
+        else:
+            self.missed += weight
+
+    def merge(self, other: "ForecastLedger") -> None:
+        """Take in the steps of another one, with the same metrics."""
+        for count in FORECAST_COUNTS:
+            setattr(self, count, getattr(self, count) + getattr(other, count))
+        for name, both in self._sums.items():
+            for own, more in zip(both, other._sums[name], strict=True):
+                for part in FORECAST_SUMS:
+                    setattr(own, part, getattr(own, part) + getattr(more, part))
+            self._positive[name] &= other._positive[name]
+
+    def report(self, scales: Mapping[str, str], weights: Mapping[str, float]) -> VersusDefault | None:
+        """The gain, each metric on the scale on which it is compared; None while few steps count."""
+        if self.known <= self.missed:
+            return None
+        spans: list[dict[str, Gain]] = [{}, {}]
+        for name, both in self._sums.items():
+            by_factors = scales.get(name) == "log" and self._positive[name]
+            for found, sums in zip(spans, both, strict=True):
+                if sums.weight > 0.0:
+                    found[name] = sums.report(self._signs[name], by_factors)
+        gain = next(iter(spans[0].values())) if len(spans[0]) == 1 else self._joint(spans[0], weights)
+        return VersusDefault(self.steps, 0, 0, gain, spans[0], measured=False, lately=spans[1])
+
+    def _joint(self, known: Mapping[str, Gain], weights: Mapping[str, float]) -> Gain | None:
+        """The weighted mean of logarithms; errors are added up as if all had the same sign."""
+        goals = {name: weights[name] for name in known if weights[name] > 0.0}
+        if not goals or not all(self._positive[name] for name in goals):
+            return None
+        total, mean, half = sum(goals.values()), 0.0, 0.0
+        for name, weight in goals.items():
+            one, wide = self._sums[name][0].log_bounds()
+            mean, half = mean + weight / total * one, half + weight / total * wide
+        value, low, high = (share_of(1.0, x) for x in (mean, mean - half, mean + half))
+        is_known = all(known[name].low is not None for name in goals)
+        return Gain("share", value, low if is_known else None, high if is_known else None)
+
+    def state(self) -> dict[str, Array]:
+        return {
+            "counts": np.array([float(getattr(self, count)) for count in FORECAST_COUNTS]),
+            "positive": np.array([float(flag) for flag in self._positive.values()]),
+            "sums": np.array(
+                [[[getattr(sums, name) for name in FORECAST_SUMS] for sums in both] for both in self._sums.values()]
+            ),
+        }
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        least = [-FINITE if name in ("gain", "level", "log_gain") else 0.0 for name in FORECAST_SUMS]
+        rules = {
+            "counts": Field((len(FORECAST_COUNTS),), 0.0, MOST_SAMPLES, whole=True),
+            "positive": Field((len(self._signs),), 0.0, 1.0, whole=True),
+            "sums": Field((len(self._signs), 2, len(FORECAST_SUMS)), tuple(least), (FINITE,) * len(FORECAST_SUMS)),
+        }
+        read = checked(state, rules, {})
+        self.steps, self.known, self.missed = map(int, read["counts"].tolist())
+        self._positive = dict(zip(self._signs, (read["positive"] > 0.0).tolist(), strict=True))
+        for name, (everything, lately) in zip(self._signs, read["sums"].tolist(), strict=True):
+            self._sums[name] = _Sums(*everything), _Sums(*lately)
+
+
+def believed_deviation(difference: float, better: float | None, otherwise: float) -> float:
+    """Of a believed difference, from the probability that it is below zero."""
+    apart = 0.0 if better is None else normal_quantile(min(max(better, SUREST), 1.0 - SUREST))
+    return abs(difference / apart) if abs(apart) > 1e-6 else otherwise
+
+
+def normal_quantile(p: float) -> float:
+    """The number that a share p of normal ones is below, to five digits (Abramowitz and Stegun 26.2.23, corrected).
+
+    >>> [round(normal_quantile(p), 4) for p in (0.001, 0.9, 0.975)]
+    [-3.0902, 1.2816, 1.96]
+    """
+    tail = min(p, 1.0 - p)
+    t = math.sqrt(-2.0 * math.log(tail))
+    above = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
+    density = math.exp(-0.5 * above * above) / math.sqrt(2.0 * math.pi)
+    above += (0.5 * math.erfc(above / math.sqrt(2.0)) - tail) / density  # one step of Newton's
+    return above if p > 0.5 else -above
+
+
+def share_of(sign: float, logs: float) -> float:
+    """A gain of logarithms as a share of the default's level; `sign` is -1 where more is better."""
+    x = min(max(sign * -logs, -LARGEST_LOG), LARGEST_LOG)
+    return -sign * math.expm1(x)
+
+
+def _checked(found: StepForecast, y: float) -> StepForecast:
+    """The same in finite numbers, with noise that explains what came."""
+    if found.expected is None and abs(found.level) < LARGEST and found.shared < LARGEST and found.noise < LARGEST:
+        return found  # the usual case
+    noise = found.noise if found.expected is None else max(found.noise, abs(y - found.expected))
+    return StepForecast(*map(clipped, (found.level, found.shared, noise)))
+
+
+def clipped(value: float) -> float:
+    return min(max(value, -LARGEST), LARGEST)
+
+
+def _count(count: int, noun: str, more: str = "") -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}{more}"
+
+
+def _percent(share: float) -> str:
+    percent = 100.0 * share
+    return f"{percent:.0f}" if percent >= 9.95 else f"{percent:.1f}"

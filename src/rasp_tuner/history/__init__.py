@@ -1,0 +1,1 @@
+"""What happened in a situation before: visits, returns, and how long it took to settle."""

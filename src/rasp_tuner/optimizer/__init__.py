@@ -1,0 +1,1 @@
+"""What the engine and the paper both are: the protocol of an optimizer, its preset, its metrics."""

@@ -1,0 +1,169 @@
+"""Optimizer: what both stacks are to the public face. Points [d] live in the unit box; d_c context dimensions.
+
+Also the nouns that pass between an optimizer and its caller.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.types import Budget, Margin, Metric, Slots, Why
+
+FAILED_ERROR = 1.0  # the error on record of a run that failed: as bad as errors get
+
+
+class Stateful(Protocol):
+    """A part that learns: what it knows can be taken out as arrays and put back."""
+
+    def state(self) -> dict[str, Array]:
+        """Everything learned, by name; the arrays may be views."""
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Take back what `state` gave."""
+
+
+class Proposal(NamedTuple):
+    """Where to go next, and why."""
+
+    point: Array  # [d]
+    why: Why
+
+
+class LearnResult(NamedTuple):
+    """What a sample came to, and how it was learned."""
+
+    error: float  # composed of the metrics; lower is better
+    path: Literal["fast", "slow", "restated"] = "fast"  # the last: a metric has changed its unit
+    reason: str = ""  # why this path, where there is a choice
+    log_density: float | None = None  # of the error, as forecast before it was learned; None where nobody forecasts
+
+
+@dataclass(frozen=True, slots=True)
+class LatestSamples:
+    """The latest samples, oldest first."""
+
+    contexts: Array  # [n, d_c]; of a long context a fixed random projection
+    points: Array  # [n, d]
+    errors: Array  # [n] lower is better
+    losses: Array  # [n, C] what the errors are composed of
+
+
+class Expected(NamedTuple):
+    """An error that is expected on average, and the interval that holds it nine times in ten."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Model(Protocol):
+    """What an optimizer knows of the errors that it minimises."""
+
+    @property
+    def own_metric(self) -> str | None:
+        """The metric in whose units errors are, negative if more of it is better; None of a sum."""
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """Whose weights an explanation's gate holds, in words."""
+
+    def expect(self, context: Array, point: Array) -> Expected | None:
+        """The error expected at a point; None where that is not known."""
+
+    def knows(self, context: Array, point: Array) -> bool:
+        """Whether the error expected at a point is known in this context at least as well as one run would tell."""
+
+    def better(self, context: Array, point: Array) -> float | None:
+        """Probability that a point beats the default in this context; None where nobody forecasts.
+
+        Something must have been learned.
+        """
+
+    def alike(self, context: Array) -> tuple[float, float] | None:
+        """How many earlier runs were in a situation like this, and how many runs ago the latest was; not finite where
+        memory does not say. None where it counts no runs, and while the context is ignored.
+        """
+
+    def relevance(self) -> Array | None:
+        """[d_c] how much each dimension of a context counts in the likeness of two; None where none is learned."""
+
+    def budget(self) -> Budget | None:
+        """What own suggestions have cost against the default; None without a budget."""
+
+    def slots(self) -> Slots:
+        """The situations in memory, as copies."""
+
+    def recent(self) -> LatestSamples:
+        """The latest samples, as copies; none where their order is not kept."""
+
+
+class Optimizer(Stateful, Protocol):
+    """The stages of one preset, joined: identify, predict, choose; then learn."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """The declared metrics, with the weights they have now."""
+
+    @property
+    def scales(self) -> dict[str, str]:
+        """On which scale each metric is compared now: "linear" or "log"."""
+
+    @property
+    def uses_blas(self) -> bool:
+        """Whether `propose` and `tell` may call BLAS and leave it to their caller to keep that on one thread."""
+
+    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
+        """The next point in this context, where `current` runs now; None while nothing is known.
+
+        Only the generator moves.
+        """
+
+    def reasons_at(self, context: Array, point: Array, source: str) -> Why:
+        """What is known of a point that somebody else chose, as `source` says: its forecast, and its stop."""
+
+    def tell(
+        self,
+        context: Array,
+        point: Array,
+        metrics: Mapping[str, float],
+        rng: np.random.Generator,
+        asked: Array | None = None,
+        stopped: bool = False,
+    ) -> LearnResult:
+        """Learn from metrics, which are checked first.
+
+        `asked` [d] is the suggestion that ran as `point`; None if nobody asked, so that no budget counts it.
+        `stopped`: the run was ended; it would have come to these metrics or worse.
+        """
+
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
+        """Learn from an error in [0, 1] that was composed elsewhere."""
+
+    def tell_failed(
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+    ) -> LearnResult:
+        """Learn that a run failed; it is never remembered as a best."""
+
+    def best_known(self, context: Array) -> Array | None:
+        """The best point for this context without exploring; None while nothing is known."""
+
+    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+        """The loss expected of one metric in its own units. It may change weights: to be asked of a copy."""
+
+    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
+        """How far a point stays from each metric's limit; empty without limits, and while nothing is known."""
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        """Other weights of some metrics, for all of history at once; an InvalidValue where that cannot be."""
+
+    def merge(self, other: Self, first: bool) -> None:
+        """Take in all that another one of the same kind learned, which is not changed; an InvalidValue if it cannot.
+
+        Its samples are others than these. `first`: whether these come first, where order makes a difference.
+        """

@@ -1,0 +1,1 @@
+"""Pages of HTML that need nothing else, and the pictures in them."""

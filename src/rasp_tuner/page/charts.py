@@ -1,0 +1,233 @@
+"""Pictures as inline SVG, drawn by hand: they need no package and no network, and follow the page's colours."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from rasp_tuner.page.axes import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    LEVEL_LABELS,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Axis,
+    Places,
+    axis_for,
+    shortened,
+    spread_is_wide,
+    svg,
+    without_far,
+    x_axis,
+    y_axis,
+)
+
+CHART_STYLE = """
+:root { --back: #fff; --raised: #f6f8fa; --ink: #16202b; --soft: #566270; --line: #dfe5ea; --accent: #0b66b0;
+  --base: #7b8794; --good: #0a7355; --bad: #b3261e; color-scheme: light dark }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #11161d; --raised: #181f28; --ink: #e7edf3; --soft: #a0adba; --line: #2b3540; --accent: #6cb4f0;
+    --base: #8995a2; --good: #4fcfa3; --bad: #ff8a80 } }
+svg.chart { display: block; width: 100%; max-width: none; height: auto; font: 12px system-ui, sans-serif }
+.scroll { overflow-x: auto } .scroll svg.chart { min-width: 36rem }
+svg.chart text { fill: var(--soft) } svg.chart .name { fill: var(--ink) }
+svg.chart .axis { stroke: var(--line) } svg.chart .one { stroke: var(--base); stroke-dasharray: 4 3 }
+svg.chart .suggested { fill: var(--accent); fill-opacity: .55 }
+svg.chart .control { fill: none; stroke: var(--base); stroke-width: 1.6 }
+svg.chart .failed { stroke: var(--bad); stroke-width: 1.8 }
+svg.chart .trend { stroke: var(--accent); stroke-width: 2; fill: none }
+svg.chart .bar { stroke: var(--base); stroke-width: 2 } svg.chart .dot { fill: var(--base) }
+svg.chart .bar.good { stroke: var(--good) } svg.chart .dot.good { fill: var(--good) }
+svg.chart .bar.bad { stroke: var(--bad) } svg.chart .dot.bad { fill: var(--bad) }
+svg.chart .chosen { stroke: var(--good); stroke-width: 1.6 }
+svg.chart .usual { stroke: var(--base); stroke-width: 1.4; fill: none }
+svg.chart .dots { stroke-width: 5; stroke-linecap: round; fill: none }
+svg.chart .dots.suggested { stroke: var(--accent); stroke-opacity: .5 }
+svg.chart .dots.control { stroke: var(--base) } svg.chart .dots.failed { stroke: var(--bad) }
+svg.chart .far { fill-opacity: 1 }
+svg.chart .band { fill: var(--accent); fill-opacity: .16 } svg.chart .share { fill: var(--accent) }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One run: where it lies, its mark ("suggested", "control" or "failed"), and what a pointer over it says."""
+
+    x: float
+    y: float | None  # None: it failed
+    mark: str
+    note: str
+
+
+def timeline(
+    points: Sequence[Point], y_label: str, level: float | None, usual: Sequence[tuple[float, float]] = ()
+) -> str:
+    """Runs over steps and the running median of suggestions; the default as a line at `level`, or a dash a step."""
+    values = [point.y for point in points if point.y is not None]
+    if not values:
+        return ""
+    values += [value for _, value in usual]
+    log = spread_is_wide(values)
+    y = axis_for(without_far(values, log), HEIGHT - BOTTOM, TOP + 10, log, () if level is None else (level,))
+    x = steps_axis([point.x for point in points], WIDTH)
+    body = [y_axis(y, WIDTH), x_axis(x, HEIGHT, "step")]
+    if level is not None:
+        body.append(f'<line class="one" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(level):.1f}" y2="{y(level):.1f}"/>')
+    dashes = [f"M{x(at) - 3:.1f} {y(min(max(v, y.low), y.high)):.1f}h6" for at, v in usual]
+    body += [f'<path class="usual" d="{"".join(dashes)}"/>'] if dashes else []
+    body += [_mark(point, x(point.x), y, 4.0) for point in points]
+    suggested = [(point.x, point.y) for point in points if point.mark == "suggested" and point.y is not None]
+    if len(suggested) >= 10:
+        smooth = [
+            (at, float(np.median([v for _, v in suggested[max(0, i - 9) : i + 1]])))
+            for i, (at, _) in enumerate(suggested)
+        ]
+        line = " ".join(f"{x(at):.1f},{y(min(max(v, y.low), y.high)):.1f}" for at, v in smooth[4:])
+        body.append(f'<polyline class="trend" points="{line}"/>')
+    return f'<div class="scroll">{svg(WIDTH, HEIGHT, body, f"{y_label} over steps", y_label)}</div>'
+
+
+def steps_axis(steps: Sequence[float], width: float) -> Axis:
+    return Axis(min(steps) - 0.5, max(steps) + 0.5, LEFT, width - RIGHT, whole=True)
+
+
+def running_gain(rows: Sequence[tuple[float, float, float, float]], y_label: str) -> str:
+    """A gain over steps with its interval: rows of step, gain, low and high. Early intervals may leave the picture."""
+    x = steps_axis([row[0] for row in rows], WIDTH)
+    shown = without_far([value for row in rows[len(rows) // 4 :] for value in row[1:]], False)
+    y = axis_for(shown, HEIGHT - BOTTOM, TOP + 10, within=(0.0,))
+
+    def at(value: float) -> str:
+        return f"{y(min(max(value, y.low), y.high)):.1f}"
+
+    upper = [f"{x(step):.1f},{at(high)}" for step, _, _, high in rows]
+    lower = [f"{x(step):.1f},{at(low)}" for step, _, low, _ in reversed(rows)]
+    line = " ".join(f"{x(step):.1f},{at(gain)}" for step, gain, _, _ in rows)
+    body = [
+        y_axis(y, WIDTH),
+        x_axis(x, HEIGHT, "step"),
+        f'<polygon class="band" points="{" ".join(upper + lower)}"/>',
+        f'<line class="one" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(0.0):.1f}" y2="{y(0.0):.1f}"/>',
+        f'<polyline class="trend" points="{line}"/>',
+    ]
+    return f'<div class="scroll">{svg(WIDTH, HEIGHT, body, y_label, y_label)}</div>'
+
+
+def knob_steps(name: str, points: Sequence[Point], places: Places, usual: float | None) -> str:
+    """One knob over steps, with a line at the default; where a value is a word, not a number, `y` is None."""
+    width, height, lane = 370, 200, 18
+    words = any(point.y is None for point in points)
+    x = steps_axis([point.x for point in points], width)
+    y = places.axis(height - BOTTOM - (lane if words or places.word else 0), TOP + 14)
+    floor = height - BOTTOM - 6
+    body = [x_axis(x, height, "step")]
+    for tick, label in places.ticks(y):
+        body.append(f'<line class="axis" x1="{LEFT}" x2="{width - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
+        body.append(f'<text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{escape(label)}</text>')
+    if places.word:
+        label = escape(shortened(places.word, 9))
+        body.append(f'<text x="{LEFT - 6}" y="{floor + 4}" text-anchor="end">{label}</text>')
+    if usual is not None:
+        at = floor if math.isnan(usual) else y(usual)
+        body.append(f'<line class="one" x1="{LEFT}" x2="{width - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+    for mark in ("suggested", "control", "failed"):
+        own = [point for point in points if point.mark == mark]
+        dots = "".join(f"M{x(p.x):.1f} {floor if p.y is None else y(p.y):.1f}h0" for p in own)
+        body += [f'<path class="dots {mark}" d="{dots}"/>'] if dots else []
+    return svg(width, height, body, f"{name} over steps", name)
+
+
+def shares(rows: Sequence[tuple[str, float]], title: str) -> str:
+    """Shares of a whole as bars: rows of a label and a number from 0 to 1."""
+    left, height = 330, 8 + 26 * len(rows)
+    body = []
+    for i, (label, share) in enumerate(rows):
+        y = 4 + 26 * i
+        name = f'<text class="name" x="{left - 12}" y="{y + 15}" text-anchor="end">{escape(shortened(label, 50))}'
+        body.append(f"{name}<title>{escape(label)}</title></text>")
+        body.append(f'<rect class="share" x="{left}" y="{y + 3}" width="{share * 340:.1f}" height="15" rx="2"/>')
+        body.append(f'<text x="{left + share * 340 + 8:.1f}" y="{y + 15}">{share:.0%}</text>')
+    return f'<div class="scroll">{svg(WIDTH, height, body, title)}</div>'
+
+
+def histogram(values: Sequence[float], own: float, x_label: str) -> str:
+    """How often values fall where, with a line at one that is set beside them."""
+    counts, edges = np.histogram(values, bins=30)
+    x = axis_for([*edges.tolist(), own], LEFT, WIDTH - RIGHT)
+    y = axis_for([0.0, float(counts.max())], HEIGHT - BOTTOM, TOP + 10)
+    body = [y_axis(y, WIDTH), x_axis(x, HEIGHT, x_label)]
+    for count, low, high in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        top, width = y(float(count)), max(x(high) - x(low) - 1.0, 0.5)
+        height = y(0.0) - top
+        body.append(f'<rect class="share" x="{x(low):.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"/>')
+    body.append(f'<line class="chosen" x1="{x(own):.1f}" x2="{x(own):.1f}" y1="{TOP}" y2="{y(0.0):.1f}"/>')
+    return f'<div class="scroll">{svg(WIDTH, HEIGHT, body, x_label)}</div>'
+
+
+def forest(rows: Sequence[tuple[str, float, float, float, str]], x_label: str, neutral: float = 1.0) -> str:
+    """Ratios with their intervals: rows of label, value, low, high and the class of colour ("good", "bad" or "")."""
+    drawn = [row for row in rows if all(math.isfinite(x) for x in row[1:4])]
+    if not drawn:
+        return ""
+    left, height = 230, TOP + 30 * len(drawn) + BOTTOM
+    x = axis_for([v for row in drawn for v in row[1:4]], left, WIDTH - 170, within=(neutral,))
+    body = [x_axis(x, height, x_label)]
+    body.append(
+        f'<line class="one" x1="{x(neutral):.1f}" x2="{x(neutral):.1f}" y1="{TOP - 8}" y2="{height - BOTTOM}"/>'
+    )
+    for i, (label, value, low, high, kind) in enumerate(drawn):
+        y = TOP + 30 * i + 15
+        name = f'<text class="name" x="{left - 14}" y="{y + 4}" text-anchor="end">{escape(shortened(label, 30))}'
+        body.append(f"{name}<title>{escape(label)}</title></text>")
+        body.append(f'<line class="bar {kind}" x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y}" y2="{y}"/>')
+        body.append(f'<circle class="dot {kind}" cx="{x(value):.1f}" cy="{y}" r="5"/>')
+        body.append(f'<text x="{WIDTH - 155}" y="{y + 4}">{_short(value)} ({_short(low)} to {_short(high)})</text>')
+    return f'<div class="scroll">{svg(WIDTH, height, body, x_label)}</div>'
+
+
+def knob_panel(
+    name: str, points: Sequence[Point], places: Places, usual: Sequence[float], chosen: Sequence[float]
+) -> str:
+    """One knob: each run at its value, with lines at the default and at what is recommended."""
+    width, height = 370, 220
+    values = [point.y for point in points if point.y is not None]
+    if not values:
+        return ""
+    log = spread_is_wide(values)
+    y = axis_for(without_far(values, log), height - BOTTOM, TOP + 24, log, (1.0,))
+    body = [y_axis(y, width)]
+    x = places.axis(LEFT, width - RIGHT)
+    for tick, label in places.ticks(x):
+        at, floor = x(tick), height - BOTTOM + 16
+        place = f'transform="translate({at + 6:.1f} {floor - 4}) rotate(-24)" text-anchor="end"'
+        if len(places.choices) <= LEVEL_LABELS:
+            place = f'x="{at:.1f}" y="{floor}" text-anchor="middle"'
+        body.append(f"<text {place}>{escape(label)}</text>")
+    body.append(f'<line class="axis" x1="{LEFT}" x2="{width - RIGHT}" y1="{height - BOTTOM}" y2="{height - BOTTOM}"/>')
+    for value, kind in [*((value, "one") for value in usual), *((value, "chosen") for value in dict.fromkeys(chosen))]:
+        at = x(value)
+        body.append(f'<line class="{kind}" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP + 8}" y2="{height - BOTTOM}"/>')
+    body += [_mark(point, x(point.x), y, 3.2) for point in points]
+    return svg(width, height, body, f"runs by {name}", name)
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}" if 0.01 <= abs(value) < 100.0 else f"{value:.3g}"
+
+
+def _mark(point: Point, x: float, y: Axis, size: float) -> str:
+    note = f"<title>{escape(point.note)}</title>"
+    if point.y is None:
+        arm = 2 * size
+        cross = f"M{x - size:.1f} {y.end - size:.1f}l{arm:.1f} {arm:.1f}m0 {-arm:.1f}l{-arm:.1f} {arm:.1f}"
+        return f'<path class="failed" d="{cross}">{note}</path>'
+    if y.low <= point.y <= y.high:
+        return f'<circle class="{point.mark}" cx="{x:.1f}" cy="{y(point.y):.1f}" r="{size}">{note}</circle>'
+    edge, side = (y.low, -1.0) if point.y < y.low else (y.high, 1.0)  # beyond the picture: an arrow towards it
+    tip = y(edge) + (size if y.start > y.end else -size) * -side * 1.4
+    arrow = f"M{x - size:.1f} {y(edge):.1f}h{2 * size:.1f}L{x:.1f} {tip:.1f}z"
+    return f'<path class="{point.mark} far" d="{arrow}">{note}</path>'

@@ -1,0 +1,90 @@
+"""Pieces of a self-contained HTML page: tables, embedded figures, the frame around them."""
+
+import base64
+import io
+from collections.abc import Iterable
+from html import escape
+from typing import Any, Protocol
+
+Table = tuple[list[str], list[list[str]]]  # the head, and rows as long as it
+
+BASE_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 84rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
+h1, h2 { line-height: 1.2 } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd }
+.wide { overflow-x: auto; margin: 1rem 0 } table { border-collapse: collapse; font-size: 0.85rem }
+caption { text-align: left; padding: .3rem 0; font-weight: 600 }
+th, td { padding: .25rem .35rem; border-bottom: 1px solid #e5e5e5; text-align: right; vertical-align: top }
+td { white-space: nowrap } .words { text-align: left } .long { white-space: normal }
+.win { background: #e3f4e3 } .lose { background: #fbe6e3 } .lead { font-size: 1.1rem; max-width: 46rem }
+img, svg { max-width: 100%; height: auto } figure.first { margin: 1rem 0; max-width: 46rem }
+summary { cursor: pointer; font-weight: 600 }
+@media (max-width: 40rem) { .wide img { max-width: none } }
+"""
+
+_POLICY = (  # a page needs its own style and pictures; whatever a name or text smuggles in, nothing else loads or runs
+    '<meta http-equiv="Content-Security-Policy" '
+    "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+)
+
+
+class Savable(Protocol):
+    """A Matplotlib figure, as far as a page needs it: importing Matplotlib here would make it part of the core."""
+
+    def savefig(self, fname: Any, *, format: str, dpi: float) -> None:
+        """Write the picture to a file or a buffer."""
+
+
+def page(title: str, body: Iterable[str], style: str = "") -> str:
+    """The whole document, with nothing to fetch; `style` is added to the usual one."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width">{_POLICY}'
+        f"<title>{escape(title)}</title><style>{BASE_STYLE}{style}</style></head><body>{''.join(body)}</body></html>"
+    )
+
+
+def image(figure: Savable, alt: str) -> str:
+    """A figure inside the page; on a phone it keeps its size and scrolls, for it could not be read smaller."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return f'<div class="wide">{embedded(buffer.getvalue(), alt)}</div>'
+
+
+def embedded(png: bytes, alt: str) -> str:
+    """A picture inside the page."""
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+
+
+def table(content: Table, caption: str = "", shade: bool = False) -> str:
+    """With `shade`, numbers below one are green and above one red, except the seeds."""
+    head, rows = content
+    words = are_words(content)
+    heading = "".join(f"<th{_class(words[i] and 'words')}>{escape(name)}</th>" for i, name in enumerate(head))
+    shaded = [shade and not words[i] and name != "seeds" for i, name in enumerate(head)]
+    lines = ["".join(_cell(text, words[i], shaded[i]) for i, text in enumerate(row)) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f'<div class="wide"><table>{title}<thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def folded(summary: str, content: str) -> str:
+    """Content behind a line to click."""
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+
+
+def are_words(content: Table) -> list[bool]:
+    """Of each column, whether it holds words rather than numbers."""
+    head, rows = content
+    return [any(row[i][:1].isalpha() for row in rows) for i in range(len(head))]
+
+
+def _cell(text: str, words: bool, shade: bool) -> str:
+    kinds = [words and "words", len(text) > 30 and "long"]
+    if shade and text != "-" and not text.startswith("("):
+        kinds.append("win" if float(text) < 1 else "lose" if float(text) > 1 else "")
+    return f"<td{_class(*kinds)}>{escape(text)}</td>"
+
+
+def _class(*kinds: str | bool) -> str:
+    named = " ".join(kind for kind in kinds if isinstance(kind, str) and kind)
+    return f' class="{named}"' if named else ""

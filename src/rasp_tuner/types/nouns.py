@@ -1,0 +1,60 @@
+"""Suggestion: what to run; Budget: what exploring has cost; Slots: situations in memory."""
+
+from dataclasses import dataclass
+
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.space import Params
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """What to run next, and the id to answer with."""
+
+    id: str
+    params: Params
+    stop: float | None = None  # value of the metric from which on the run should be ended; None: let it run
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What own suggestions have cost and gained against the default, in steps of the default's loss.
+
+    A run 30% worse than the default would have been spends 0.3; one that is 30% better earns 0.3.
+    """
+
+    share: float  # of the default's loss that may be spent at every step
+    steps: int  # suggestions answered so far
+    spent: float
+    earned: float
+    left: float  # what may still be spent
+    allowed: float | None = None  # in all so far: the start-up allowance, and the share of every step
+    measured: float | None = None  # the bill as runs of the default show it; None with several metrics
+    error: float | None = None  # of that: one deviation
+
+    @property
+    def contract(self) -> str:
+        """What the rule aims to keep at every step, where runs are ended at their stops; no proof (docs/STOPS.md)."""
+        return (
+            f"Own runs cost at most {self.share:.1%} more than the default would have, plus a start-up allowance, one"
+            " stake, and the error to which the default's own cost was measured."
+        )
+
+    def __str__(self) -> str:
+        text = (
+            f"Exploring may cost {self.share:.1%} more than the default; in {self.steps:,} steps, counted in runs of"
+            f" the default, it lost {self.spent:.3g} and surely won {self.earned:.3g}, and may still lose"
+            f" {max(self.left, 0.0):.3g}."
+        )
+        if self.allowed is None or self.measured is None or self.error is None:
+            return text
+        bill = f"{self.measured:.2f} +- {self.error:.2f}, of {self.allowed:.2f} allowed"
+        return f"{text} Measured against runs of the default: {bill}."
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Situations in memory."""
+
+    contexts: Array  # [N, d_c]
+    visits: Array  # [N] samples in each, as far as memory counts them
+    last: Array  # [N] how many samples ago each was met; NaN where memory does not say
