@@ -4,8 +4,8 @@ import csv
 import io
 from pathlib import Path
 
-from rasp_tuner.core.html_page import Table
-from rasp_tuner.core.snapshot import write as write_whole
+from rasp_tuner.files.snapshot import write as write_whole
+from rasp_tuner.page.html_page import Table
 
 
 def write(path: Path, table: Table) -> None:

@@ -10,7 +10,7 @@ from rasp_lab.real.analysis import EARLY, Ratio, Runs, Summary, by_kind, recomme
 from rasp_lab.real.harness import PAIRS, PEERS, read, read_about
 from rasp_lab.real.picture import NAMES, picture
 from rasp_lab.real.systems import ON_GPU, SYSTEMS, load
-from rasp_tuner.core.html_page import Table
+from rasp_tuner.page.html_page import Table
 from rasp_tuner.report.paired import Effect
 
 OURS = "rasp-budget"

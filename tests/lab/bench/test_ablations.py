@@ -8,7 +8,7 @@ from rasp_lab.ablations import __main__ as command
 from rasp_lab.ablations import conditions, page, parts, runs, tables
 from rasp_lab.pages import csv_tables, origin
 from rasp_tuner import __version__
-from rasp_tuner.engine.family import Trial
+from rasp_tuner.engine.family import RunOutcome
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT
 from rasp_tuner.engine.quadratic.family import QuadraticFamily

@@ -17,9 +17,9 @@ from rasp_lab.bench.domains.worlds import is_world
 from rasp_lab.bench.report import paper_tables, tables, world_tables
 from rasp_lab.bench.runner import suites, timing
 from rasp_lab.pages import csv_tables
-from rasp_tuner.core.html_page import Table
-from rasp_tuner.core.snapshot import write as write_whole
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files.snapshot import write as write_whole
+from rasp_tuner.page.html_page import Table
 
 DOMAINS = (*PAPER, *BEYOND)
 SHORT, LONG = suites.SHORT, suites.LONG

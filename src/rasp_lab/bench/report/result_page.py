@@ -7,7 +7,7 @@ from rasp_lab.bench.report.result_figures import FILES, LONG, SHORT, Figures
 from rasp_lab.bench.report.tables import MEAN, markdown, transposed
 from rasp_lab.bench.runner import memory_growth as memory
 from rasp_lab.bench.runner import suites, timing
-from rasp_tuner.core.html_page import Table
+from rasp_tuner.page.html_page import Table
 
 FOLDER = "results/benchmark"  # of the tables, beside the page
 SHOWN = ("rasp", "botorch", "warm-cma-es", "rasp-paper")  # domain by domain

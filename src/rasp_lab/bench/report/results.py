@@ -17,10 +17,8 @@ from rasp_lab.bench.runner import run, suites, timing
 from rasp_lab.bench.runner.protocol import Cell
 from rasp_lab.pages import origin
 from rasp_lab.pages.origin import Origin
-from rasp_tuner.core.snapshot import write as write_whole
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.files.snapshot import write as write_whole
-from rasp_tuner.page.html_page import Table
 
 MEMORY_DOMAIN, MEMORY_STEPS = "H1_Recurring_Regimes", 1200  # beyond every window, RASP's ledger of 1,000 among them
 OF_ENGINE = ("rasp", "rasp-no-memory")  # agents whose runs are of no use once the engine has changed

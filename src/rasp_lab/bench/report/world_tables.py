@@ -7,7 +7,7 @@ from rasp_lab.bench.analysis.world_scores import LAST_STEPS, MARGIN, START_STEPS
 from rasp_lab.bench.domains import WORLDS
 from rasp_lab.bench.domains.worlds import KINDS, SETTINGS, is_world
 from rasp_lab.bench.report.tables import number
-from rasp_tuner.core.html_page import Table
+from rasp_tuner.page.html_page import Table
 
 TITLE = "Random worlds"
 BY_COST = tuple(name for name, kind in KINDS.items() if kind.relative)
