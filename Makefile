@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python often forbid bytecode. The tests start hundreds of processes: each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-core demo test test-core test-all coverage check docs bench beds real speed clean
+.PHONY: help setup setup-core demo test test-core test-all coverage check docs results stale beds real speed clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -87,8 +87,11 @@ check: $(READY) ## lint, format, types, import rules
 docs: $(DOCS) ## build the documentation site into out/docs; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued
+results: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued; only runs of an older engine are repeated
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
+
+stale: $(READY) ## list the pages whose figures are of an older engine than today's
+	$(BIN)/python -m rasp_lab.pages
 
 beds: $(READY) ## judge a change of the engine: all beds beside the commit before; DATA=folder adds measured tables
 	$(BIN)/python -m rasp_lab.beds $(if $(DATA),--data $(DATA))

@@ -1,6 +1,7 @@
 """What each part of preset `default` is worth: regret relative to the static default, with one thing changed at a time.
 
-Run: python -m rasp_lab.ablations --page docs/ABLATIONS.md   writes the page: all tables below
+Run: python -m rasp_lab.ablations --page docs/ABLATIONS.md   writes the page and its tables: all below
+     python -m rasp_lab.ablations --page docs/ABLATIONS.md --tables-only    the page again, from its tables
      python -m rasp_lab.ablations                            ablations, a table for each condition
      python -m rasp_lab.ablations --condition outliers       the same, of conditions with that word in their title
      python -m rasp_lab.ablations --table FILE.npz --metrics time_ms:min    also on your own measured table
@@ -20,9 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rasp_lab import REPOSITORY
-from rasp_lab.ablations import tables
+from rasp_lab.ablations import page, tables
 from rasp_lab.ablations.conditions import ALL, CONDITIONS, WRAPS, chosen, user_condition
-from rasp_lab.ablations.page import page, seeds_in_words
 from rasp_lab.ablations.runs import Runs
 
 SECTIONS = {
@@ -44,10 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         conditions.append(user_condition(read_options(given.table, {"metrics": given.metrics})))
     if given.page:
-        words = sys.argv[1:] if arguments is None else arguments
-        given.page.write_text(page(plan, conditions, f"python -m rasp_lab.ablations {shlex.join(words)}", given.only))
+        if not given.tables_only:
+            words = sys.argv[1:] if arguments is None else arguments
+            command = f"python -m rasp_lab.ablations {shlex.join(words)}"
+            page.measure(plan, conditions, command, given.page.parent / page.FOLDER, given.only)
+        page.write(given.page, measured=not given.tables_only)
         return
-    print(f"Cumulative regret relative to the static default: T = {plan.horizon}, {seeds_in_words(plan)}.\n")
+    print(f"Cumulative regret relative to the static default: T = {plan.horizon}, {page.seeds_in_words(plan)}.\n")
     for name, (section, _) in SECTIONS.items():
         if getattr(given, name):
             print(tables.markdown(section(plan, given.wrap) if given.wrap and name == "leaders" else section(plan)))
@@ -60,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page", type=Path, metavar="FILE", help="write everything into this Markdown file")
+    parser.add_argument("--tables-only", action="store_true", help="run nothing: write the page from its tables")
     parser.add_argument("--seeds", type=int, default=5, help="how many")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--domains", nargs="+", choices=ALL, default=ALL, metavar="DOMAIN")

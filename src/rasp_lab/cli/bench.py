@@ -251,6 +251,7 @@ def write_results(
     page_only: Annotated[
         bool, flag("--page-only", "Run nothing; write the page from finished runs and list the missing ones.")
     ] = False,
+    tables_only: Annotated[bool, flag("--tables-only", "Run nothing; write the page from its tables.")] = False,
     worlds_only: Annotated[
         bool, flag("--worlds-only", "Run random worlds alone and replace their section of an existing page.")
     ] = False,
@@ -267,10 +268,14 @@ def write_results(
             from rasp_lab.bench.runner import run, timing
 
         target = markdown or out / "RESULTS.md"
+        if tables_only:
+            results.page_again(target)
+            typer.echo(f"Markdown: {target}")
+            return
         cells = results.plan_worlds(seeds) if worlds_only else results.plan(seeds)
         if not page_only:
-            out.mkdir(parents=True, exist_ok=True)
             with busy("looking for finished runs"):
+                results.forget_older(cells, out)
                 kept = sum(run.is_finished(cell, out) for cell in cells)
             with _resumable(), _progress_of(cells, kept) as finished:
                 run.run_plan(cells, out, jobs=jobs, finished=finished)

@@ -14,15 +14,18 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 from rasp_lab import REPOSITORY
+from rasp_lab.pages import origin
 from rasp_lab.real import harness, page
 from rasp_lab.real.analysis import summaries
 from rasp_lab.real.systems import ON_GPU, SYSTEMS, load
 
 KEPT = Path(__file__).parent / "runs"  # checked in
 STEPS, SEEDS = 150, 4
+ON_A_GPU, WITHOUT_GPU = "Triton kernels", "other systems"  # measured by two commands
 GPU_STEPS, GPU_SEEDS = 240, 2  # longer runs: a server meets the same shapes again and again
 
 
@@ -41,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     steps = options.steps or (GPU_STEPS if on_gpu else STEPS)
     seeds = range(options.first_seed, options.first_seed + (options.seeds or (GPU_SEEDS if on_gpu else SEEDS)))
     todo = [(name, seed) for name in names if name not in lacking for seed in seeds]
+    _forget_older(options.out, names)
     began = time.monotonic()
     for done, (name, seed) in enumerate(todo):
         file = options.out / f"{name}-{seed}.csv.gz"
@@ -60,8 +64,20 @@ def main(arguments: list[str] | None = None) -> int:
                 file.unlink()
             for file in options.out.glob(f"{name}-*.csv.gz"):
                 shutil.copy(file, KEPT)
+        if todo and KEPT.is_relative_to(REPOSITORY / "src"):
+            origin.record("REAL.md", origin.origin_of(what=ON_A_GPU if on_gpu else WITHOUT_GPU))
         return _page(KEPT, options.docs)
     return 0
+
+
+def _forget_older(out: Path, names: Iterable[str]) -> None:
+    """Remove finished runs of an older engine, and note which engine runs now."""
+    out.mkdir(parents=True, exist_ok=True)
+    note, today = out / "engine.txt", origin.engine_hash()
+    if not note.is_file() or note.read_text() != today:
+        for file in [file for name in names for file in out.glob(f"{name}-*.csv.gz")]:
+            file.unlink()
+    note.write_text(today)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -101,7 +117,9 @@ def _page(runs: Path, docs: Path) -> int:
     if not found:
         print(f"no runs in {runs}: python -m rasp_lab.real all", file=sys.stderr)
         return 1
-    page.write(found, docs)
+    kept = runs == KEPT and runs.is_relative_to(REPOSITORY / "src")
+    head = origin.head("REAL.md") if kept else origin.head_of([origin.origin_of()], origin.engine_hash())
+    page.write(found, docs, head)
     print(f"wrote {docs / 'REAL.md'}")
     return 0
 

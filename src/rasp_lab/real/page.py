@@ -1,14 +1,16 @@
 """docs/REAL.md and its pictures, from the rows of runs. No number on the page is typed by hand."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import getdoc
 from pathlib import Path
 
+from rasp_lab.pages import csv_tables
 from rasp_lab.real import analysis
 from rasp_lab.real.analysis import EARLY, Ratio, Runs, Summary, by_kind, recommended, summaries, versus
 from rasp_lab.real.harness import PAIRS, PEERS, read, read_about
 from rasp_lab.real.picture import NAMES, picture
 from rasp_lab.real.systems import ON_GPU, SYSTEMS, load
+from rasp_tuner.page.html_page import Table
 from rasp_tuner.report.paired import Effect
 
 OURS = "rasp-budget"
@@ -17,53 +19,54 @@ MOST_EARLY = 1.05  # what the budget should keep in the first steps
 
 Found = Mapping[str, Mapping[str, Summary]]  # of each system, of each agent
 
-HEAD = f"""# Real systems
+FOLDER = "results/real"  # of the tables, beside the page
 
-*Reference: what tuning brings on programs that run here, against their shipped defaults. This page is made from the
-checked-in runs by `python -m rasp_lab.real page`; `make real` measures them again.*
+HEAD = f"""\
+*Reference: what tuning brings on programs that run here, against their shipped defaults. Made from the runs that
+are checked in by `python -m rasp_lab.real page`; `make real` measures them again.*
 
 Every step is one piece of work. All agents do it, one after another in random order, so that the machine's noise hits
 all alike. A ratio is an agent's cost as times the default's on the same work: below one is better. It is the geometric
 mean over all steps, with everything that exploring cost. Intervals are 95%, by a bootstrap of blocks of
-{analysis.BLOCK} steps. Of the general tuners only RASP-Tuner sees the context; "{NAMES["tpe-each"]}" is for
-somebody who knows the kinds beforehand.
+{analysis.BLOCK} steps. Of the general tuners only RASP-Tuner sees the context.
 """
-FOOT = f"""## How to read it, and how to repeat it
+FOOT = f"""## All tables, and how to repeat them
 
-- The default is what the program ships with. No setting gives up durability.
-- "First {EARLY}" is the ratio over the first {EARLY} steps of the run where it is worst. So few steps are noisy:
-  "{NAMES[NOISE]}", which changes nothing, shows by how much.
-- "Total time" is a ratio of sums, so work that takes long counts more. "Think" is the median processor time of one ask
-  and one tell.
-- The final comparison runs recommendation and default side by side on new work, {PAIRS} pairs for each kind of work and
-  run, with a t interval of log ratios.
+- [agents.csv]({FOLDER}/agents.csv): every agent on every system. "First {EARLY}" is the ratio over the first {EARLY}
+  steps, "worst run" the same of the run where it is worst. "Total time" is a ratio of sums. "Think" is the median
+  processor time of one ask and one tell.
+- [kinds.csv]({FOLDER}/kinds.csv): recommendation and default side by side on new work, {PAIRS} pairs for each kind of
+  work and run, with a t interval of log ratios.
+- [compiling.csv]({FOLDER}/compiling.csv): the time with compiling, as if every agent had to compile each program once.
 - `make real` needs PostgreSQL (Debian's package `postgresql`); what cannot run is left out and named. Stopped, it goes
-  on. The raw runs are in `src/rasp_lab/real/runs`: one line for each piece of work and agent.
-- The Triton kernels need a GPU, PyTorch and Triton: `python -m rasp_lab.real triton` measures them alone.
+  on. The raw runs are in `src/rasp_lab/real/runs`. The Triton kernels need a GPU, PyTorch and Triton:
+  `python -m rasp_lab.real triton` measures them alone.
 """
 
 
-def write(files: Mapping[str, Sequence[Path]], docs: Path) -> None:
-    """The page, and one picture for each system beside it, from the files of runs of each system."""
+def write(files: Mapping[str, Sequence[Path]], docs: Path, head: str) -> None:
+    """The page, its tables, and one picture for each system beside it, from the files of runs of each system."""
     measured = {name: [read(file) for file in own] for name, own in files.items()}
     found = {name: {summary.agent: summary for summary in summaries(runs)} for name, runs in measured.items()}
-    lines = [HEAD, *_overview(measured, found), "", *_verdicts(measured, found), ""]
+    lines = ["# Real systems\n", f"{head}\n", HEAD, *_overview(measured, found), "", *_verdicts(measured, found), ""]
     (docs / "images").mkdir(parents=True, exist_ok=True)
     for name, runs in measured.items():
         (docs / "images" / f"real-{name}.svg").write_text(picture(runs, load(name).title))
-        lines += _system(name, runs, found[name], _measured([read_about(file) for file in files[name]]))
+        lines += _system(name, runs, _measured([read_about(file) for file in files[name]]))
     for name in SYSTEMS:
         if name not in measured:
             how = "triton" if name in ON_GPU else f"run --system {name}"
             lines.append(
                 f"## {load(name).title}\n\n{getdoc(load(name))}\n\nNot measured yet: `python -m rasp_lab.real {how}`.\n"
             )
+    for table, made in (("agents", _agents(found)), ("kinds", _kinds(measured)), ("compiling", _compiling(found))):
+        csv_tables.write(docs / FOLDER / f"{table}.csv", made)
     (docs / "REAL.md").write_text("\n".join([*lines, FOOT]))
 
 
 def _overview(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
-    yield f"| system | runs x steps | RASP-Tuner | budget off | TPE | RASP-Tuner / TPE | {NAMES[NOISE]} |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| system | runs x steps | RASP-Tuner | budget off | TPE | RASP-Tuner / TPE |"
+    yield "|---|---|---|---|---|---|"
     for name, runs in measured.items():
         runs_count, steps = analysis.table(runs, OURS, "cost_ms").shape
         agents, title = found[name], load(name).title
@@ -71,7 +74,6 @@ def _overview(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
         cells = [
             *(agents[agent].overall for agent in (OURS, "rasp", "tpe")),
             versus(runs, OURS, "tpe"),
-            agents[NOISE].overall,
         ]
         yield f"| {link} | {runs_count} x {steps} | {' | '.join(map(str, cells))} |"
 
@@ -91,7 +93,6 @@ def _verdicts(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
     yield _said(f"Below {NAMES['tpe-each']}", lower["tpe-each"])
     for agent, words in ((OURS, "on"), ("rasp", "off")):
         early = f"Budget {words}: at most {MOST_EARLY} in the first {EARLY} steps"
-        yield _said(early, {name: agents[agent].early.value <= MOST_EARLY for name, agents in found.items()})
         kept = {name: agents[agent].early_worst.value <= MOST_EARLY for name, agents in found.items()}
         yield f"{_said(f'{early} of every single run', kept)} The highest: {_highest(found, agent):.2f}."
     noise = _highest(found, NOISE)
@@ -115,38 +116,49 @@ def _below(runs: Runs) -> bool:
     return found is not None and found.high < 1.0
 
 
-def _system(name: str, runs: Runs, agents: Mapping[str, Summary], about: str) -> Iterator[str]:
+def _system(name: str, runs: Runs, about: str) -> Iterator[str]:
     system = load(name)
     alt = f"{system.title}: total cost so far as times the default's, for each agent"
     yield f"## {system.title}\n\n{getdoc(system)}\n\nMeasured with {about}.\n"
     yield f'<img src="images/real-{name}.svg" width="620" alt="{alt}">\n'
-    yield f"| agent | ratio | second half | total time | first {EARLY} | worst run | failed runs | think, ms |"
-    yield "|---|---|---|---:|---|---|---:|---:|"
-    for s in sorted(agents.values(), key=lambda s: s.overall.value):
-        cells = [s.overall, s.late, f"{s.total:.2f}", s.early, s.early_worst, s.failed, f"{s.think_ms:.1f}"]
-        yield f"| {NAMES[s.agent]} | {' | '.join(map(str, cells))} |"
-    if any(s.build_s for s in agents.values()):
-        yield from _built(agents.values())
     ours, noise = (_effect(recommended(runs, agent)) for agent in (OURS, NOISE))
-    yield f"\nFinal comparison: recommendation / default {ours}; default / default {noise}.\n"
+    yield f"Final comparison: recommendation / default {ours}; default / default {noise}.\n"
     for agent in PEERS:
         if (peer := recommended(runs, agent)) is not None:
             yield f"The same for {NAMES[agent]}: {_effect(peer)}.\n"
-    yield "| kind of work | recommendation / default | default / default |"
-    yield "|---|---|---|"
-    again = by_kind(runs, NOISE)
-    for kind, found in by_kind(runs, OURS).items():
-        yield f"| {kind} | {_effect(found)} | {_effect(again.get(kind))} |"
-    yield ""
 
 
-def _built(agents: Iterable[Summary]) -> Iterator[str]:
+def _agents(found: Found) -> Table:
+    """One row a system and agent, the least cost first."""
+    rows = []
+    for name, agents in found.items():
+        for s in sorted(agents.values(), key=lambda s: s.overall.value):
+            cells = [s.overall, s.late, f"{s.total:.2f}", s.early, s.early_worst, s.failed, f"{s.think_ms:.1f}"]
+            rows.append([load(name).title, NAMES[s.agent], *map(str, cells)])
+    head = ["system", "agent", "ratio", "second half", "total time", f"first {EARLY}"]
+    return [*head, "worst run", "failed runs", "think, ms"], rows
+
+
+def _kinds(measured: Mapping[str, Runs]) -> Table:
+    """The final comparison for each kind of work."""
+    rows = []
+    for name, runs in measured.items():
+        again = by_kind(runs, NOISE)
+        for kind, found in by_kind(runs, OURS).items():
+            rows.append([load(name).title, kind, _effect(found), _effect(again.get(kind))])
+    return ["system", "kind of work", "recommendation / default", "default / default"], rows
+
+
+def _compiling(found: Found) -> Table:
     """What compiling adds, which the other table leaves out."""
-    yield "\nWith compiling, as if every agent had to compile each program once for itself:\n"
-    yield "| agent | compiling, s a run | total time with it |"
-    yield "|---|---:|---:|"
-    for s in sorted(agents, key=lambda s: s.total_built):
-        yield f"| {NAMES[s.agent]} | {s.build_s:.1f} | {s.total_built:.2f} |"
+    rows = []
+    for name, agents in found.items():
+        compiled = agents.values() if any(s.build_s for s in agents.values()) else []
+        rows += [
+            [load(name).title, NAMES[s.agent], f"{s.build_s:.1f}", f"{s.total_built:.2f}"]
+            for s in sorted(compiled, key=lambda s: s.total_built)
+        ]
+    return ["system", "agent", "compiling, s a run", "total time with it"], rows
 
 
 def _measured(abouts: Sequence[str]) -> str:

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from rasp_lab import REPOSITORY
 from rasp_lab.ablations import __main__ as command
-from rasp_lab.ablations import conditions, parts, runs, tables
+from rasp_lab.ablations import conditions, page, parts, runs, tables
+from rasp_lab.pages import csv_tables, origin
+from rasp_tuner import __version__
 from rasp_tuner.engine.family import RunOutcome
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT
@@ -134,12 +137,46 @@ def test_the_page_is_written_by_one_command_and_a_second_one_runs_nothing_anew(t
     command.main([*arguments, str(tmp_path / "second.md")])
     first, second = ((tmp_path / name).read_text() for name in ("first.md", "second.md"))
     assert first.replace("first.md", "second.md") == second
-    assert first.startswith("# Ablations\n")
+    assert first.startswith(f"# Ablations\n\n*Figures: rasp-tuner {__version__}, ")
     assert "2 seeds, 0 to 1, T = 9" in first
     titles = [line for line in first.splitlines() if line.startswith("## ")]
-    assert "## Quadratic family, outliers" in titles
-    assert "## Guard" in titles
-    assert "without any outlier rule" in {row.get("part") for rows in parsed(first) for row in rows}
+    assert titles == [f"## {title}" for title in (
+        "How many parts make a difference", "Parts that make a difference", "Harder conditions", "Guard",
+        "Tabular streams", "Switching cost", "Which expert leads", "What this page cannot show",
+    )]  # fmt: skip
+    head, rows = csv_tables.read(tmp_path / page.FOLDER / "effects.csv")
+    assert head[:2] == ["condition", "part"]
+    assert {row[0] for row in rows} == {
+        title for title in (c.title for c in conditions.CONDITIONS) if "outliers" in title
+    }
+    assert "without any outlier rule" in {row[1] for row in rows}
+
+
+def test_the_page_leaves_out_parts_that_are_gone_and_shows_what_is_beyond_luck(tmp_path):
+    rows = [
+        ["quiet", "full engine", "0.2", "", ""],
+        ["quiet", "blind expert only", "0.6", "+1.1 +- 0.1", "helps"],
+        ["quiet", "gate: no prior odds", "0.2", "+0.0 +- 0.1", "no difference beyond luck"],
+        ["quiet", "a part of long ago", "0.9", "+1.5 +- 0.1", "helps"],
+    ]
+    csv_tables.write(tmp_path / "effects.csv", (["condition", "part", "regret", "difference", "verdict"], rows))
+    for name in page.OTHERS:
+        csv_tables.write(tmp_path / f"{name}.csv", (["a"], [["1"]]))
+    (tmp_path / "facts.json").write_text('{"command": "c", "seeds": "s", "horizon": 9}')
+    made = page.page(tmp_path, "head")
+    assert "1 rows of parts that the engine no longer has are left out" in made
+    assert "a part of long ago" not in made
+    assert "| quiet | 0.2 | 1 | 0 | 1 |" in made
+    assert "| blind expert only | +1.1 +- 0.1 |" in made
+    assert "prior odds" not in made
+    assert "\nNot measured: Quadratic family, quiet; " in made
+
+
+def test_the_committed_page_is_made_from_the_tables_beside_it():
+    docs = REPOSITORY / "docs"
+    committed = (docs / "ABLATIONS.md").read_text()
+    assert committed == page.page(docs / page.FOLDER, origin.head("ABLATIONS.md"))
+    assert len(committed.split()) <= 1500
 
 
 def test_half_a_line_of_a_killed_run_is_forgotten(tmp_path):

@@ -4,8 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rasp_lab.bench import agents
-from rasp_lab.bench.report import results
+from rasp_lab.bench.report import result_page, results
 from rasp_lab.bench.runner import run
+from rasp_lab.pages import origin
 from rasp_tuner.cli import app
 
 
@@ -56,9 +57,14 @@ def test_results_runs_the_plan_and_measures_step_times_and_memory(tmp_path, monk
     result = rasp("results", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
     assert result.exit_code == 0, result.stderr
     page = (tmp_path / "RESULTS.md").read_text()
-    assert "missing" not in page
-    assert "\n| static | 1100 | 1200 | " in page.split("## Memory growth on H1_Recurring_Regimes\n")[1]
-    assert "\n| static | 500 | " in page.split("## Step time\n")[1].split("\n## ")[0]
+    assert "## Missing" not in page
+    folder = tmp_path / result_page.FOLDER
+    assert "\nstatic,1100,1200," in (folder / "memory.csv").read_text()
+    assert "\nstatic,500," in (folder / "step-time-domain.csv").read_text()
+    with pytest.MonkeyPatch.context() as patch:  # the same page again, from its tables alone
+        patch.setattr(origin, "head", lambda _page: page.split("\n\n")[1])
+        assert rasp("results", "--out", str(tmp_path), "--tables-only").exit_code == 0
+    assert (tmp_path / "RESULTS.md").read_text() == page
     assert json.loads((tmp_path / "timing.json").read_text())["steps"] == 500
 
 

@@ -33,7 +33,7 @@ def test_the_paper_prints_improvements_that_follow_from_its_means():
 
 
 def test_table_3_sets_ours_beside_the_papers():
-    head, rows = paper_tables.table3(streams(**ALL), 100)
+    head, rows = paper_tables.streams_table(streams(**ALL), 100)
     assert head == ["stream", "whose", "RASP", "cma-es", "gp-ucb", "random", "improvement"]
     assert rows[:3] == [
         ["S1 California", "the paper", "10.46 ± 0.13", "13.73 ± 0.11", "12.45 ± 0.11", "22.88 ± 0.08", "+15.9%"],
@@ -44,11 +44,11 @@ def test_table_3_sets_ours_beside_the_papers():
 
 
 def test_table_3_leaves_out_what_was_not_run():
-    assert paper_tables.table3([], 100)[1] == []
-    assert paper_tables.table3(streams(static=[5, 5]), 100)[1] == []
-    whose = [row[1] for row in paper_tables.table3(streams(horizon=30, **ALL), 30)[1]]
+    assert paper_tables.streams_table([], 100)[1] == []
+    assert paper_tables.streams_table(streams(static=[5, 5]), 100)[1] == []
+    whose = [row[1] for row in paper_tables.streams_table(streams(horizon=30, **ALL), 30)[1]]
     assert "the paper" not in whose  # its numbers are of 100 steps
-    lone = [row for row in paper_tables.table3(streams(cma_es=[9], rasp=[6]), 100)[1] if row[1] == "here, rasp"]
+    lone = [row for row in paper_tables.streams_table(streams(cma_es=[9], rasp=[6]), 100)[1] if row[1] == "here, rasp"]
     assert lone[0][2:] == ["6.00", "9.00", "-", "-", "-"]  # one seed has no error, a missing peer no improvement
 
 
@@ -56,13 +56,13 @@ def test_table_3_leaves_out_what_was_not_run():
 def test_the_report_has_table_3_with_its_source_where_streams_were_run():
     runs = streams(**ALL)
     for page in (html_report.as_html(runs), html_report.as_markdown(runs)):
-        assert "Table 3: tabular streams" in page
+        assert "Table 4: tabular streams" in page
         assert "Section 6.4" in page
         assert "+15.9%" in page
         assert "22.00 ± 25.41" in page  # every agent, with its 95% interval
     elsewhere = [dataclasses.replace(r, domain="5_Switching_LQR") for r in runs[::3]]
-    assert "Table 3: tabular" not in html_report.as_html(elsewhere)
-    assert "Table 3: tabular" not in html_report.as_markdown(elsewhere)
+    assert "Table 4: tabular" not in html_report.as_html(elsewhere)
+    assert "Table 4: tabular" not in html_report.as_markdown(elsewhere)
 
 
 def rows_of(component):

@@ -10,11 +10,11 @@ from rasp_lab.bench import domains
 from rasp_lab.bench.agents import AGENTS
 from rasp_lab.bench.analysis import claims, metrics, overview, summary, verdicts
 from rasp_lab.bench.domains import PAPER, SYNTHETIC
-from rasp_lab.bench.report import figures, html_report, results, tables
+from rasp_lab.bench.report import figures, html_report, result_figures, tables
 from rasp_lab.bench.report.regret_figure import regret_svg
 from rasp_lab.bench.runner import memory_growth as memory
 from rasp_lab.bench.runner import run, timing
-from rasp_lab.bench.runner.protocol import COLUMNS, Cell, plan
+from rasp_lab.bench.runner.protocol import COLUMNS, plan
 from rasp_tuner import InvalidValue
 
 
@@ -193,10 +193,10 @@ def test_a_peer_with_one_shared_seed_has_no_p():
 def test_the_page_of_results_tests_against_the_best_peer_at_both_horizons():
     agents = {"static": [9, 8.5], "turbo": [8], "rasp": [2, 3]}
     runs = [made(a, totals, "H1_Recurring_Regimes", t) for a, totals in agents.items() for t in (100, 1000)]
-    cells = [Cell(r.domain, r.agent, seed, r.horizon) for r in runs for seed in r.seeds]
-    long = results.page(runs, cells).split("\n## T = 1,000\n")[1].split("\n## ")[0]
-    assert "| H1_Recurring_Regimes | static | 2.50 | 8.75 | lower | 2 | 0.076 | 0.076 |" in long.split("best peer")[-1]
-    assert '"-" for p: the two share one seed' in long
+    made_of = result_figures.collected(runs, 2, len(runs), [])
+    for horizon in (100, 1000):
+        head, [row] = made_of[f"best-peer-{horizon}"]
+        assert row == ["rasp", "H1_Recurring_Regimes", "static", "2.50", "8.75", "lower", "2", "0.076", "0.076"], head
 
 
 def test_seeds_that_differ_by_rounding_alone_have_an_interval_of_zero():

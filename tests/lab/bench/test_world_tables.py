@@ -10,7 +10,7 @@ from rasp_lab.bench import agents, domains
 from rasp_lab.bench.analysis import world_scores
 from rasp_lab.bench.analysis.metrics import Runs, load
 from rasp_lab.bench.domains import WORLDS
-from rasp_lab.bench.report import html_report, results, world_tables
+from rasp_lab.bench.report import html_report, result_figures, result_page, results, world_tables
 from rasp_lab.bench.runner import run, suites
 from rasp_lab.bench.runner.protocol import COLUMNS, FIRST_COLUMNS, Cell, play
 from rasp_tuner import InvalidValue
@@ -85,14 +85,6 @@ def test_an_agent_that_ran_on_some_kinds_alone_comes_last():
     head, rows = world_tables.share_table(made)
     assert head == ["agent", "W Discrete-0", "W Mixed", "stuck"]
     assert [row[:2] for row in rows] == [["optimum", "0.00 (0.00)"], ["static", "1.00 (1.00)"], ["botorch", "-"]]
-
-
-def test_a_section_is_replaced_or_added_before_the_claims():
-    page = "# Results\n\nabc\n\n## T = 1,000\n\nx\n\n## The paper's claims\n\ny\n"
-    added = world_tables.replace_section(page, "## Random worlds\n\nfirst\n")
-    assert added == "# Results\n\nabc\n\n## T = 1,000\n\nx\n\n## Random worlds\n\nfirst\n\n## The paper's claims\n\ny\n"
-    assert world_tables.replace_section(added, "## Random worlds\n\nsecond") == added.replace("first", "second")
-    assert world_tables.replace_section("# A\n", "## Random worlds\n\nz").endswith("# A\n\n## Random worlds\n\nz\n")
 
 
 def test_the_suite_runs_every_kind_on_the_half_that_is_asked_for():
@@ -199,23 +191,28 @@ def test_half_is_refused_where_there_is_no_world(tmp_path):
 def test_only_the_section_of_worlds_is_run_and_replaced(tmp_path, monkeypatch):
     plan = [Cell(domain, agent, 1, 10) for domain in ("W_Mixed", "W_Near") for agent in ("static", "random")]
     monkeypatch.setattr(results, "plan_worlds", lambda _seeds: plan)
-    target = tmp_path / "page.md"
+    target = tmp_path / "docs" / "page.md"
     words = ("results", "--worlds-only", "--jobs", "1", "--out", str(tmp_path / "out"), "--markdown", str(target))
-    assert "must be a page of results" in rasp(*words).stderr
-    target.write_text("# Results\n\nkept\n\n## The paper's claims\n\nkept, too\n")
+    assert "must hold the tables of a page of results" in rasp(*words).stderr
+    folder = target.parent / result_page.FOLDER
+    facts = result_figures.Facts(5, "numpy 2", ["kept"], [])
+    kept = result_figures.Figures(facts, {"memory": (["agent", "from", "to", "KiB"], [["rasp", "1", "2", "3.0"]])})
+    result_figures.save(kept, folder)
     result = rasp(*words)
     assert result.exit_code == 0, result.stderr
-    text = target.read_text()
-    assert text.startswith("# Results\n\nkept\n\n## Random worlds\n\n")
-    assert text.endswith("\n\n## The paper's claims\n\nkept, too\n")
-    assert "| random | " in text
+    assert "- kept\n" in target.read_text()
+    assert "| stuck | " in target.read_text()
+    found = result_figures.load(folder)
+    assert found["memory"] == kept["memory"]
+    assert found["worlds-shares"][0] == ["agent", "W Mixed", "stuck"]
     with pytest.raises(InvalidValue, match="must hold finished runs"):
         results.write_worlds(plan, tmp_path / "nowhere", target)
 
 
-def test_the_whole_page_has_the_section_and_names_what_is_missing():
-    page = results.page([runs("W_Mixed", "static", 1.0)], [Cell("W_Mixed", "static", s, 80) for s in (1, 3, 5)])
-    section = page.split("\n## Random worlds\n")[1].split("\n## ")[0]
-    assert "| static | 1.00 (1.00) | 2 of 2 |" in section
-    assert "1 runs on worlds are missing" in section
+def test_worlds_are_on_the_page_and_what_is_missing_of_them_is_named(tmp_path):
+    plan = [Cell("W_Mixed", "static", s, 80) for s in (1, 3, 5)]
+    made = results.figures([runs("W_Mixed", "static", 1.0)], plan, tmp_path)
+    page = result_page.page(made, "")
+    assert "| W Mixed | 1.00 (1.00) |" in page.split("\n## Random worlds\n")[1].split("\n## ")[0]
+    assert "- T = 80, `static`: 1 of 3 runs: W Mixed (seed 5)" in page
     assert "`rasp results --seeds 1`" in page  # the seeds of worlds do not count

@@ -217,13 +217,14 @@ def test_the_command_measures_keeps_and_shows_the_runs_and_goes_on_where_it_stop
 def test_the_page_has_what_was_measured_and_says_what_was_not(system, rows, tmp_path):
     file = tmp_path / "triton-attention-1.csv.gz"
     harness.write(file, rows, "Triton 3, a GPU, Python 3, 2 cores, load 1.0 a core")
-    page.write({"triton-attention": [file]}, tmp_path)
+    page.write({"triton-attention": [file]}, tmp_path, "head")
     made = (tmp_path / "REAL.md").read_text()
     builds = [row.cost_ms for row in tuning(rows, "autotune", "build")]
     assert len(builds) == len(system.candidates)
     own, default = (sum(row.cost_ms for row in rows if row.agent == agent and row.phase != "final")
                     for agent in ("autotune", "static"))  # fmt: skip
-    assert f"| Triton's autotuner | {sum(builds) / 1000.0:.1f} | {own / default:.2f} |" in made
+    compiling = (tmp_path / page.FOLDER / "compiling.csv").read_text()
+    assert f"\nTriton attention,Triton's autotuner,{sum(builds) / 1000.0:.1f},{own / default:.2f}\n" in compiling
     assert "The same for best fixed tile: " in made
     assert made.count("Not measured yet: `python -m rasp_lab.real triton`.") == 1  # the matmul
     assert "Not measured yet: SQLite, PostgreSQL, Blosc2, Uvicorn and Starlette, Triton matmul." in made

@@ -76,7 +76,7 @@ def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), t
             if table[1]:
                 parts += [f"### {agent} against its best peer, T = {horizon:,}", tables.markdown(table)]
         told = stream_tables(plain, horizon)
-        parts += [f"### Table 3: tabular streams, T = {horizon:,}"] if told else []
+        parts += [f"### Table 4: tabular streams, T = {horizon:,}"] if told else []
         for words, table in told:
             parts += [words, tables.markdown(table)]
         if back := return_tables.told([r for r in plain if r.horizon == horizon]):
@@ -140,9 +140,9 @@ def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), times
 
 
 def stream_tables(runs: Sequence[Runs], horizon: int) -> list[tuple[str, Table]]:
-    """The paper's Table 3 beside ours, then every agent, each with what to know of it; none without streams."""
+    """The paper's Table 4 beside ours, then every agent, each with what to know of it; none without streams."""
     told = [
-        (paper_tables.TABLE3_NOTE, paper_tables.table3(runs, horizon)),
+        (paper_tables.STREAMS_NOTE, paper_tables.streams_table(runs, horizon)),
         ("Every agent: mean cumulative regret with its 95% interval over seeds.", tables.stream_table(runs, horizon)),
     ]
     return [(words, table) for words, table in told if table[1]]
@@ -229,7 +229,7 @@ def _figures(here: Sequence[Runs]) -> list[str]:
         *_returns(here),
         *_trajectories(few, "Figure 4: uninformative context", ADVERSARIAL),
         *_trajectories(few, "Figure 5: tabular streams", STREAMS),
-        *_table3(here),
+        *_streams_of_the_paper(here),
         *_trajectories(few, "Further domains", sorted(present - {*SYNTHETIC, *ADVERSARIAL, *STREAMS})),
     ]
     predicting = [r for r in here if calibration(r) is not None]
@@ -268,9 +268,9 @@ def _returns(here: Sequence[Runs]) -> list[str]:
     ]
 
 
-def _table3(here: Sequence[Runs]) -> list[str]:
+def _streams_of_the_paper(here: Sequence[Runs]) -> list[str]:
     told = stream_tables(here, here[0].horizon)
-    body = ["<h3>Table 3: tabular streams</h3>"] if told else []
+    body = ["<h3>Table 4: tabular streams</h3>"] if told else []
     for words, table in told:
         body += [f"<p>{escape(words)}</p>", html_page.table(table)]
     return body

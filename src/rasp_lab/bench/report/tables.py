@@ -86,7 +86,7 @@ def ratio_table(runs: Sequence[Runs], horizon: int, domains: Iterable[str] | Non
 
 
 def stream_table(runs: Sequence[Runs], horizon: int) -> Table:
-    """Table 3 of the paper: mean cumulative regret on each tabular stream with its 95% interval over seeds."""
+    """Table 4 of the paper: mean cumulative regret on each tabular stream with its 95% interval over seeds."""
     means = {a: geometric_mean(row[d] for d in STREAMS if d in row) for a, row in ratios(runs, horizon).items()}
     order = sorted(ranked(runs, horizon), key=lambda a: means.get(a, float("inf")))
 

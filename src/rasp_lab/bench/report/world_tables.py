@@ -1,4 +1,4 @@
-"""The tables of random worlds, and their section of docs/RESULTS.md."""
+"""The tables of random worlds."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from rasp_lab.bench.analysis.metrics import Runs, geometric_mean, ratios
 from rasp_lab.bench.analysis.world_scores import LAST_STEPS, MARGIN, START_STEPS, STUCK, harm, possible, scales, share
 from rasp_lab.bench.domains import WORLDS
 from rasp_lab.bench.domains.worlds import KINDS, SETTINGS, is_world
-from rasp_lab.bench.report.tables import markdown, number
+from rasp_lab.bench.report.tables import number
 from rasp_tuner.page.html_page import Table
 
 TITLE = "Random worlds"
@@ -86,39 +86,6 @@ def ratio_table(runs: Sequence[Runs]) -> Table:
         rows.append((mean, [agent, *(number(row.get(kind)) for kind in kinds), number(mean), worlds]))
     ordered = [row for _, row in sorted(rows, key=lambda item: (item[0] != item[0], item[0]))]
     return ["agent", *map(_short, kinds), "geo-mean", "worlds"], ordered if kinds else []
-
-
-def section(runs: Sequence[Runs], slow: Sequence[str] = (), slow_worlds: int = 0) -> str:
-    """The section in Markdown, heading included; `slow` agents ran on fewer worlds."""
-    here = worlds_of(runs)
-    fewer = sorted({r.agent for r in here} & set(slow))
-    parts = [
-        f"## {TITLE}",
-        "Spaces, effects, noise and default are drawn from the world's seed; the optimum is known exactly."
-        " [BENCHMARKS.md](BENCHMARKS.md#random-worlds) describes the kinds. **Odd seeds only:** even ones are for"
-        " choosing constants.",
-    ]
-    if fewer:
-        names = ", ".join(f"`{agent}`" for agent in fewer)
-        parts.append(
-            f"{names} are slow and ran on the first {slow_worlds} worlds of a few kinds: only"
-            " their ratios to `static` compare with those of the others, and roughly."
-        )
-    for words, table in told(runs):
-        parts += [words, markdown(table)]
-    return "\n\n".join([*parts, *([] if here else ["Missing."])])
-
-
-def replace_section(page: str, text: str) -> str:
-    """The page with its section of worlds replaced; where it has none, it comes before the paper's claims or last."""
-    parts = page.rstrip("\n").split("\n## ")
-    heads = [part.split("\n")[0] for part in parts]
-    new = text.strip("\n").removeprefix("## ") + "\n"
-    if TITLE in heads:
-        parts[heads.index(TITLE)] = new
-    else:
-        parts.insert(next((i for i, head in enumerate(heads) if head == "The paper's claims"), len(parts)), new)
-    return "\n\n## ".join(part.rstrip("\n") for part in parts) + "\n"
 
 
 def _with_optimum(runs: Sequence[Runs]) -> list[Runs]:

@@ -1,0 +1,1 @@
+"""What all pages of measured figures share: their tables as CSV files, and which engine they were measured with."""
