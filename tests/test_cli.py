@@ -38,7 +38,7 @@ def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
     result = rasp("demo", "--seeds", "1", "--out", str(tmp_path / "a[/b]"))
     assert result.exit_code == 0, result.stderr
     simulated, real = result.stdout.split("\n\n")[-2:]
-    assert re.search(r"gzip: (faster by \d+%|no difference|worse)", real)
+    assert re.search(r"gzip: (faster by [\d.]+%|no difference|worse)", real)
     *table, verdict, page = simulated.splitlines()
     assert page == f"{tmp_path}/a[/b]/demo/report.html"
     assert Path(page).read_text().startswith("<!doctype html>")

@@ -27,7 +27,9 @@ def test_the_example_ends_with_a_verdict(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
-    assert re.match(r"measure: faster by \d+% \(\d+ to \d+%\); size within its limit in 20 of 20 runs\n", done.stdout)
+    assert re.match(
+        r"measure: faster by [\d.]+% \([\d.]+ to [\d.]+%\); size within its limit in 20 of 20 runs\n", done.stdout
+    )
 
 
 def test_the_second_example_runs():

@@ -5,7 +5,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from tune_running import AWK, OPTIONS, entries, rasp
+from tune_running import AWK, OPTIONS, alive, entries, rasp, wait_for
 
 from rasp_tuner import Categorical, Int, Tuner
 from rasp_tuner.errors import InvalidSpace, TuningStopped
@@ -24,7 +24,7 @@ def run(folder, steps, final=0, **changes):
 
 def test_from_nothing_to_a_verdict(tmp_path):
     done = rasp(*OPTIONS, "--steps", 25, "--final", 4, "--", *AWK, cwd=tmp_path)
-    assert re.match(r"parabola: lower by 98% \(98 to 98%\)\n", done.stdout)
+    assert re.match(r"parabola: lower by 98.5% \(98.5 to 98.5%\)\n", done.stdout)
     assert "use: x=7" in done.stdout
     place = tmp_path / "rasp-tune" / "parabola"
     assert f"report: {place.relative_to(tmp_path)}/report.html" in done.stdout
@@ -180,14 +180,14 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(tmp_path):
         "--dry-run", "--", "touch", "made-{x}", "{input}", cwd=tmp_path,
     )  # fmt: skip
     for line in (
-        "default   x=10  (nobody gave: x)",
+        "default   x=10  (no --default was given for x)",
         "runs      touch made-10 a.txt",
         "such as   touch made-16 a.txt",
-        "metric    time_s: min of wall time",
+        "metric    time_s: wall time, as low as possible",
         "inputs    a.txt, in turn",
         "each step 4 runs, the first 1 of them dropped",
         "timeout   10s;",
-        "about 360 runs",
+        "up to about 424 runs",
     ):
         assert line in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
@@ -287,3 +287,13 @@ def test_contexts_of_a_function_may_be_functions(tmp_path):
 def test_a_function_that_does_not_fit_is_refused_before_it_runs(function, more, said, tmp_path):
     with pytest.raises(InvalidSpace, match=said):
         tune(function, {"x": Int(0, 3)}, **more, out=tmp_path / "s", name="f")
+
+
+def test_processes_that_a_run_leaves_behind_are_ended_and_it_is_said_once(tmp_path):
+    note = tmp_path / "pids"
+    command = ["sh", "-c", f"sleep 600 & echo $! >> {note}; echo {{x}}"]
+    done = rasp(*OPTIONS, "--steps", 3, "--final", 0, "--", *command, cwd=tmp_path, code=None)
+    assert done.stderr.count("1 process that it started still ran; what a run starts is ended with it") == 1
+    pids = [int(line) for line in note.read_text().split()]
+    assert len(pids) == 3
+    wait_for(lambda: not any(map(alive, pids)))

@@ -79,3 +79,35 @@ def test_short_names_keep_both_ends(text, most):
     short = shortened(text, most)
     assert len(short) <= max(most, 0)
     assert short == text or (text[0] == short[0] and text[-1] == short[-1])
+
+
+def test_the_best_run_is_in_the_picture_and_in_words(tmp_path):
+    """One value of many is five times better than all others: it is no outlier to be cut off."""
+
+    def work(x, input):
+        return {"loss": (0.21 if x == 7 else 1.0 + 0.001 * x) * (2.0 if input == "b" else 1.0)}
+
+    _, _, text = report_of(
+        work, tmp_path, {"x": Int(0, 11)}, {"loss": "min"}, default={"x": 0}, inputs=["a", "b"], steps=60, final=2
+    )
+    assert "Best measured in a single run: a 0.21 (x=7); b 0.21 (x=7); loss as times the default&#x27;s." in text
+    picture = re.search(r'aria-label="loss, times the default over steps">.*?</svg>', text, re.DOTALL)
+    assert picture is not None
+    assert "far" not in picture[0]
+    assert "beyond the picture" in text
+
+
+def test_ratios_that_differ_tenfold_have_a_log_axis():
+    near = forest([("a", 0.5, 0.4, 0.6, ""), ("b", 0.9, 0.8, 1.1, "")], "times")
+    far = forest([("a", 0.01, 0.009, 0.011, ""), ("b", 0.9, 0.8, 1.1, "")], "times")
+    assert ">0.01</text>" in far
+    assert ">0.1</text>" in far
+    assert ">0.01</text>" not in near
+
+
+def test_runs_that_are_far_worse_are_arrows():
+    points = [Point(float(i), 1.0 + 0.01 * (i % 3), "suggested", "") for i in range(30)] + [
+        Point(30.0, 3.0, "suggested", "far away")
+    ]
+    assert re.search(r'<path class="suggested far".*?<title>far away', timeline(points, "loss", 1.0))
+    assert "far" not in timeline(points[:-1], "loss", 1.0)

@@ -153,5 +153,5 @@ def test_an_empty_choice_is_no_word_for_a_shell(tmp_path):
 def test_knobs_in_words():
     assert knob_words(Bool()) == "false or true"
     assert knob_words(Categorical(["low", "mid", "high"], ordered=True)) == "low, mid or high, in this order"
-    assert knob_words(Categorical(["", "--fast"])) == "(nothing) or --fast"
+    assert knob_words(Categorical(["", "--fast"])) == "(none) or --fast"
     assert math.isfinite(float(knob_words(Int(1, 9)).split()[-1]))

@@ -101,7 +101,8 @@ def test_only_names_in_braces_are_placeholders():
 def reading(**changes):
     usual = {
         "wall_s": 1.5, "cpu_s": 0.0, "memory_mb": 7.0, "exit_code": 2, "output": "a 1 MB/s\nb 2.5 MB/s\n", "values": {},
-        "document": lambda: {"p": [{"q": 3}], "bad": "x", "none": None}, "output_of": lambda text: f"{len(text)}\n",
+        "document": lambda: {"p": [{"q": 3}], "bad": "x", "none": None, "yes": True},
+        "output_of": lambda text: f"{len(text)}\n",
     }  # fmt: skip
     return Reading(**{**usual, **changes})
 
@@ -160,12 +161,15 @@ def test_metrics_from_files(tmp_path):
         ("q:min=json:p.5", "has no '5'"),
         ("q:min=json:bad", "'x' is not a number"),
         ("q:min=json:none", "None is not a number"),
+        ("q:min=json:yes", "it is true, which is not a number: print 1 or 0"),
         ("missing", "has no 'missing'"),
     ],
 )
 def test_a_metric_that_is_not_there_is_an_error(text, said):
     with pytest.raises(InvalidValue, match=said):
         metric_of(*split_metric(text)).read(reading())
+    with pytest.raises(InvalidValue, match="it is false, which is not a number"):
+        metric_of("q", "min").read(reading(document=lambda: False))
 
 
 @pytest.mark.parametrize(

@@ -126,8 +126,8 @@ def tick_words(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e7 else f"{value:.4g}"
 
 
-def spread_is_wide(values: Sequence[float]) -> bool:
-    return min(values) > 0.0 and max(values) / min(values) > 4.0
+def spread_is_wide(values: Sequence[float], times: float = 4.0) -> bool:
+    return min(values) > 0.0 and max(values) / min(values) > times
 
 
 def without_far(values: Sequence[float], log: bool) -> list[float]:

@@ -53,6 +53,10 @@ svg.chart .band { fill: var(--accent); fill-opacity: .16 } svg.chart .share { fi
 """
 
 
+PIXELS_OF_A_LETTER = 6.7  # in the font of pictures, figures and brackets mixed
+TENFOLD = 10.0  # values that differ by more have a log axis where a plain one is usual
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """One run: where it lies, its mark ("suggested", "control" or "failed"), and what a pointer over it says."""
@@ -64,15 +68,24 @@ class Point:
 
 
 def timeline(
-    points: Sequence[Point], y_label: str, level: float | None, usual: Sequence[tuple[float, float]] = ()
+    points: Sequence[Point],
+    y_label: str,
+    level: float | None,
+    usual: Sequence[tuple[float, float]] = (),
+    best: float | None = None,
+    trend: bool = True,
 ) -> str:
-    """Runs over steps and the running median of suggestions; the default as a line at `level`, or a dash a step."""
+    """Runs over steps and the running median of suggestions; the default as a line at `level`, or a dash a step.
+
+    `best` is a value that lies within the picture, however far from the others it is.
+    """
     values = [point.y for point in points if point.y is not None]
     if not values:
         return ""
     values += [value for _, value in usual]
     log = spread_is_wide(values)
-    y = axis_for(without_far(values, log), HEIGHT - BOTTOM, TOP + 10, log, () if level is None else (level,))
+    within = [value for value in (level, best) if value is not None]
+    y = axis_for(without_far(values, log), HEIGHT - BOTTOM, TOP + 10, log, within)
     x = steps_axis([point.x for point in points], WIDTH)
     body = [y_axis(y, WIDTH), x_axis(x, HEIGHT, "step")]
     if level is not None:
@@ -81,7 +94,7 @@ def timeline(
     body += [f'<path class="usual" d="{"".join(dashes)}"/>'] if dashes else []
     body += [_mark(point, x(point.x), y, 4.0) for point in points]
     suggested = [(point.x, point.y) for point in points if point.mark == "suggested" and point.y is not None]
-    if len(suggested) >= 10:
+    if trend and len(suggested) >= 10:
         smooth = [
             (at, float(np.median([v for _, v in suggested[max(0, i - 9) : i + 1]])))
             for i, (at, _) in enumerate(suggested)
@@ -174,23 +187,32 @@ def forest(rows: Sequence[tuple[str, float, float, float, str]], x_label: str, n
     if not drawn:
         return ""
     left, height = 230, TOP + 30 * len(drawn) + BOTTOM
-    x = axis_for([v for row in drawn for v in row[1:4]], left, WIDTH - 170, within=(neutral,))
+    values = [v for row in drawn for v in row[1:4]]
+    log = neutral > 0.0 and spread_is_wide([*values, neutral], TENFOLD)
+    said = [f"{_short(value)} ({_short(low)} to {_short(high)})" for _, value, low, high, _ in drawn]
+    right = WIDTH - max(170.0, 15.0 + PIXELS_OF_A_LETTER * max(map(len, said)))
+    x = axis_for(values, left, right, log, within=(neutral,))
     body = [x_axis(x, height, x_label)]
     body.append(
         f'<line class="one" x1="{x(neutral):.1f}" x2="{x(neutral):.1f}" y1="{TOP - 8}" y2="{height - BOTTOM}"/>'
     )
-    for i, (label, value, low, high, kind) in enumerate(drawn):
+    for i, ((label, value, low, high, kind), words) in enumerate(zip(drawn, said, strict=True)):
         y = TOP + 30 * i + 15
         name = f'<text class="name" x="{left - 14}" y="{y + 4}" text-anchor="end">{escape(shortened(label, 30))}'
         body.append(f"{name}<title>{escape(label)}</title></text>")
         body.append(f'<line class="bar {kind}" x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y}" y2="{y}"/>')
         body.append(f'<circle class="dot {kind}" cx="{x(value):.1f}" cy="{y}" r="5"/>')
-        body.append(f'<text x="{WIDTH - 155}" y="{y + 4}">{_short(value)} ({_short(low)} to {_short(high)})</text>')
+        body.append(f'<text x="{right + 15:.0f}" y="{y + 4}">{words}</text>')
     return f'<div class="scroll">{svg(WIDTH, height, body, x_label)}</div>'
 
 
 def knob_panel(
-    name: str, points: Sequence[Point], places: Places, usual: Sequence[float], chosen: Sequence[float]
+    name: str,
+    points: Sequence[Point],
+    places: Places,
+    usual: Sequence[float],
+    chosen: Sequence[float],
+    best: float | None = None,
 ) -> str:
     """One knob: each run at its value, with lines at the default and at what is recommended."""
     width, height = 370, 220
@@ -198,7 +220,7 @@ def knob_panel(
     if not values:
         return ""
     log = spread_is_wide(values)
-    y = axis_for(without_far(values, log), height - BOTTOM, TOP + 24, log, (1.0,))
+    y = axis_for(without_far(values, log), height - BOTTOM, TOP + 24, log, (1.0,) if best is None else (1.0, best))
     body = [y_axis(y, width)]
     x = places.axis(LEFT, width - RIGHT)
     for tick, label in places.ticks(x):

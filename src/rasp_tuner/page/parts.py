@@ -21,18 +21,20 @@ h2 { border-color: var(--line) } th, td { border-color: var(--line) }
 pre { background: var(--raised); padding: .8rem 1rem; border-radius: 8px; overflow-x: auto; font-size: .85rem }
 td.long { min-width: 9rem }
 td.changed { font-weight: 650; color: var(--good) } .key { display: inline-block; margin-right: 1.2rem }
+ul.knobs { margin: .2rem 0 1rem; padding-left: 1.2rem } ul.knobs b { color: var(--good) }
 .key i { display: inline-block; width: .7rem; height: .7rem; border-radius: 50%; margin-right: .35rem }
 """
 )
 
 
-def key(default: str) -> str:
+def key(default: str, trend: bool = True) -> str:
     """What the marks in a picture of runs mean; `default` says what those of the default are."""
+    median = '<span class="key"><b style="color:var(--accent)">&mdash;</b> median of ten</span>' if trend else ""
     return (
         '<p class="note"><span class="key"><i style="background:var(--accent)"></i>tried</span>'
         f'<span class="key"><i style="border:2px solid var(--base)"></i>{escape(default)}</span>'
         '<span class="key"><b style="color:var(--bad)">&times;</b> failed</span>'
-        '<span class="key"><b style="color:var(--accent)">&mdash;</b> median of ten</span></p>'
+        f'<span class="key"><b style="color:var(--accent)">&#9650;</b> beyond the picture</span>{median}</p>'
     )
 
 

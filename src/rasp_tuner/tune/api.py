@@ -12,8 +12,9 @@ from rasp_tuner.files import snapshot
 from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Knob, Value
 from rasp_tuner.study_file.journal import Journal
-from rasp_tuner.tune.changed_space import may_go_on
+from rasp_tuner.tune.changed_space import may_go_on, own_folder
 from rasp_tuner.tune.context_sources import ContextValue
+from rasp_tuner.tune.knob_shares import Shares, check_knobs
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.measure import placeholder_values, runner_of
 from rasp_tuner.tune.paired_comparison import compare, pairs_each
@@ -23,6 +24,7 @@ from rasp_tuner.tune.progress import Progress
 from rasp_tuner.tune.report import as_html
 from rasp_tuner.tune.result import TuneResult, conclude
 from rasp_tuner.tune.situations import situations_of
+from rasp_tuner.tune.something_new import instead_of_repeat
 from rasp_tuner.tune.study import StopRules, TuneStudy, build_study
 
 log = logging.getLogger("rasp_tuner.tune")
@@ -90,18 +92,21 @@ def run_study(
     readers: Mapping[str, Callable[[], ContextValue]] | None = None,
 ) -> TuneResult:
     """Run a study to its limits, or go on with it; then compare and report."""
-    place, progress = folder if folder is not None else Path(TUNE_FOLDER) / study.name, progress or Progress(quiet=True)
+    place = folder if folder is not None else own_folder(study, Path(TUNE_FOLDER))
+    progress = progress or Progress(quiet=True)
     runner = runner_of(study, function)
     with Journal(place, study.to_json(), fresh, may_go_on=may_go_on) as journal:
         session = Session(study, runner, journal, readers)
         _greet(session, progress, journal)
-        warned = False
+        warned = told = False
         try:
             while not session.is_over(limits):
-                session.step()
+                session.step(lambda *where: instead_of_repeat(session, *where))
                 progress.step(session, limits)
                 if not warned and (warned := len(session.runs) >= NOISE_FROM_RUNS and session.noise() is not None):
                     _warn_of_noise(session, progress)
+                if not told and (told := session.left_behind > 0):
+                    progress.say(_left_behind_words(session.left_behind))
             progress.close()
             result = _finish(session, limits, place, progress)
         except BaseException as error:
@@ -116,6 +121,9 @@ def _greet(session: Session, progress: Progress, journal: Journal) -> None:
     study = session.study
     if journal.dropped:
         progress.say(f"note: the last line of {journal.path} was torn and was dropped; its run was not counted")
+    if not study.named and journal.path.parent.parent == Path(TUNE_FOLDER) and journal.path.parent.name != study.name:
+        other = f"{TUNE_FOLDER}/{study.name} is about another command"
+        progress.say(f"note: {other}; this study is in {str(journal.path.parent)!r} (--name gives it a name)")
     if session.resumed:
         progress.say(f"going on with {str(journal.path.parent)!r}: {session.resumed} runs are done")
     if session.left_out:
@@ -128,6 +136,14 @@ def _greet(session: Session, progress: Progress, journal: Journal) -> None:
     if study.assumed and not session.resumed:
         shown = settings_words({name: study.default[name] for name in study.assumed})
         progress.say(f"note: no default was given for these knobs, so this is compared with: {shown}")
+
+
+def _left_behind_words(count: int) -> str:
+    several = count > 1
+    return (
+        f"note: the command ended while {count} process{'es' * several} that it started still ran; what a run starts is"
+        " ended with it. If it is a server for later runs, start it before rasp tune"
+    )
 
 
 def _warn_of_noise(session: Session, progress: Progress) -> None:
@@ -148,11 +164,16 @@ def _warn_of_noise(session: Session, progress: Progress) -> None:
 def _finish(session: Session, limits: StopRules, place: Path, progress: Progress) -> TuneResult:
     """The final comparison, then all files."""
     found = {} if limits.final_pairs == 0 else play_off(session, progress.play_off)
+    shares: Shares = {}
+    if found:
+        moved = sum(params != session.study.default for params in found.values())
+        found, shares = check_knobs(session, found, pairs_each(moved, limits.final_pairs), progress.knobs)
     situations = situations_of(session, found)
-    each = pairs_each(situations, session.study.default, limits.final_pairs)
+    compared = sum(situation.params != session.study.default for situation in situations)
+    each = pairs_each(compared, limits.final_pairs)
     pairs = compare(session, situations, each, progress.pair) if each else []
     progress.close()
-    result = conclude(session, situations, pairs, place)
+    result = conclude(session, situations, pairs, place, shares)
     _write(session, result, finished=True)
     return result
 

@@ -1,5 +1,6 @@
 """What a study would do, in words: commands, metrics, how many runs, how long."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,12 @@ from rasp_tuner.page.words import duration_words, settings_words
 from rasp_tuner.space import Auto, Categorical, Float, Int, Knob, PowerOfTwo
 from rasp_tuner.study_file.template import as_text
 from rasp_tuner.tune.api import TUNE_FOLDER
+from rasp_tuner.tune.changed_space import own_folder
+from rasp_tuner.tune.knob_shares import FEWEST_ROUNDS, MOST_KNOBS
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
 from rasp_tuner.tune.measure import placeholder_values, runner_of
 from rasp_tuner.tune.paired_comparison import LEAST_PAIRS, USUAL_PAIRS
+from rasp_tuner.tune.playoff import MOST_INPUTS, ROUNDS
 from rasp_tuner.tune.study import StopRules, TuneStudy
 
 INPUTS_SHOWN = 5
@@ -22,9 +26,9 @@ def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) 
     runner = runner_of(study)
     other = study.space.from_unit(np.full(study.space.dim, 0.8))
     input = inputs[0] if inputs else None
-    assumed = f"  (nobody gave: {', '.join(study.assumed)})" if study.assumed else ""
+    assumed = f"  (no --default was given for {', '.join(study.assumed)})" if study.assumed else ""
     lines = [
-        f"study     {study.name}, in {folder or Path(TUNE_FOLDER) / study.name}",
+        f"study     {study.name}, in {folder or own_folder(study, Path(TUNE_FOLDER))}",
         f"default   {settings_words(study.default)}{assumed}",
         f"runs      {runner.shown(placeholder_values(study, study.default, input))}",
         f"such as   {runner.shown(placeholder_values(study, other, input))}",
@@ -32,7 +36,7 @@ def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) 
         *(f"knob      {name}: {knob_words(knob)}" for name, knob in study.knobs.items()),
         *(f"keeps     {rule}" for rule in study.constraints),
         *(f"metric    {name}: {source}" for name, source in study.metrics.items()),
-        *(f"context   {name}: {source}" for name, source in study.contexts.items()),
+        *(f"context   {name}: {source}" for name, source in study.contexts.items() if source.kind != "text"),
     ]
     if inputs:
         more = f" and {len(inputs) - INPUTS_SHOWN} more" if len(inputs) > INPUTS_SHOWN else ""
@@ -53,7 +57,7 @@ def knob_words(knob: Knob) -> str:
     if isinstance(knob, Auto):
         return f"{as_text(knob.word)}, or {knob_words(knob.knob)}"
     if isinstance(knob, Categorical):
-        texts = [as_text(value) or "(nothing)" for value in knob.choices]
+        texts = [as_text(value) or "(none)" for value in knob.choices]
         return f"{', '.join(texts[:-1])} or {texts[-1]}" + (
             ", in this order" if knob.ordered and len(texts) > 2 else ""
         )
@@ -77,17 +81,19 @@ def _limit_words(study: TuneStudy) -> str:
 
 
 def _length_words(limits: StopRules, each: int, study: TuneStudy, inputs: int) -> str:
-    pairs = limits.final_pairs
+    pairs, situations = limits.final_pairs, max(1, min(inputs, MOST_INPUTS))
     usual = f"{USUAL_PAIRS} pairs against the default, at least {LEAST_PAIRS} in each situation"
     compared = f"{pairs} pairs against the default in each situation" if pairs is not None else usual
-    final = f"then a play-off of the best settings and {compared}" if pairs != 0 else "no final comparison"
+    final = f"then a play-off of the best settings, a look at which knobs matter, and {compared}"
+    final = final if pairs != 0 else "no final comparison"
     if limits.steps is None:
         return f"length    {duration_words(limits.time_s or 0.0)} of tuning, {final}"
-    most = (pairs if pairs is not None else USUAL_PAIRS) * 2 * (max(1, min(inputs, 8)) if pairs is not None else 1)
-    total = (limits.steps + most) * each
+    each_pairs = pairs if pairs is not None else max(LEAST_PAIRS, math.ceil(USUAL_PAIRS / situations))
+    checks = 4 * ROUNDS + FEWEST_ROUNDS * min(len(study.knobs), MOST_KNOBS)  # of one situation, as a rule
+    total = (limits.steps + (situations * (2 * each_pairs + checks) if pairs != 0 else 0)) * each
     worst = f", at most {duration_words(total * study.timeout_s)}" if study.timeout_s else ""
     capped = f", tuning ends after {duration_words(limits.time_s)}" if limits.time_s is not None else ""
     return (
-        f"length    {limits.steps} steps, {final}: about {total:,} runs, {duration_words(total)} if one takes a second"
-        f"{worst}{capped}"
+        f"length    {limits.steps} steps, {final}: up to about {total:,} runs, {duration_words(total)} if one takes a"
+        f" second{worst}{capped}"
     )

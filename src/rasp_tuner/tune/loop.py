@@ -97,6 +97,7 @@ class Session:
             constraints=study.constraints,
             max_change=study.max_change,
         )
+        self.left_behind = 0  # processes that a run of this session left running; they were ended
         self.left_out = 0  # runs of before that do not count with the knobs of today
         self._replay()
         self.resumed = len(self.runs)
@@ -131,18 +132,21 @@ class Session:
             return True
         return limits.time_s is not None and self.spent_s >= limits.time_s
 
-    def step(self) -> Run:
-        """Measure one setting. It counts once the journal has it."""
+    def step(self, instead: Callable[[str | None, dict[str, ContextValue], Params], Params] | None = None) -> Run:
+        """Measure one setting. It counts once the journal has it. `instead` may put another setting in its place."""
         is_control, input = self._plan()
         context = self.read_context(input)
         suggestion = None if is_control else self.tuner.ask(self.given(context))
         params = dict(self.study.default) if suggestion is None else suggestion.params
+        if suggestion is not None and instead is not None:
+            params = instead(input, context, params)
         stop_s = None if suggestion is None else self.stop_of(suggestion.stop)
         done, beside = self._measured(params, input, stop_s)
         run = Run(
             len(self.runs), is_control, input, context, params, done.metrics, done.seconds, self.spent_s, done.failure,
             done.stopped, beside,
         )  # fmt: skip
+        self.left_behind = max(self.left_behind, done.left_behind)
         self._stop_if_hopeless(run, done)
         self.journal.append(run.to_json())
         self._learn(run, None if suggestion is None else suggestion.id)

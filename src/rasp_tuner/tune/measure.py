@@ -38,6 +38,7 @@ class Measurement:
     output: str = ""  # the end of it, if it failed
     missing: str = ""  # a metric that was not found although the run was fine
     stopped: bool = False  # it was ended at its stop: the metrics are at least so bad
+    left_behind: int = 0  # processes that it left running; they were ended
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class _Run:
     failure: str = ""
     output: str = ""
     late: Reading | None = None  # of a run that took too long, when it was ended
+    left_behind: int = 0
 
 
 class Runner(Protocol):
@@ -79,7 +81,7 @@ def measure(
     A run that counts is ended at `stop_s`, if that comes before the limit.
     """
     samples: list[dict[str, float]] = []
-    longest = 0.0
+    longest, left = 0.0, 0
     stops = stop_s is not None and (limit_s is None or stop_s < limit_s)
     for i in range(study.warmup + study.repeats):
         scratch = tempfile.mkdtemp(prefix="rasp-tune-")
@@ -87,7 +89,7 @@ def measure(
             values = {**placeholder_values(study, params, input), "scratch": scratch, "run": run}
             counts = i >= study.warmup
             ran = runner.run(values, stop_s if stops and counts else limit_s)
-            longest = max(longest, ran.seconds)
+            longest, left = max(longest, ran.seconds), max(left, ran.left_behind)
             if ran.late is not None and stop_s is not None and stops and counts:
                 return Measurement(read_metrics(study, replace(ran.late, wall_s=stop_s)), longest, stopped=True)
             if ran.reading is None:
@@ -98,7 +100,8 @@ def measure(
             return Measurement(None, longest, str(reason), ran.output, missing=reason.name)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-    return Measurement({name: statistics.median(s[name] for s in samples) for name in study.metrics}, longest)
+    found = {name: statistics.median(sample[name] for sample in samples) for name in study.metrics}
+    return Measurement(found, longest, left_behind=left)
 
 
 def placeholder_values(study: TuneStudy, params: Params, input: str | None) -> dict[str, Value]:
@@ -152,7 +155,6 @@ class CommandRunner:
     def __init__(self, study: TuneStudy, command: Command) -> None:
         self._study, self._command = study, command
         self._templates = {target: Path(source).read_text() for target, source in study.files.items()}
-        self._exact_memory = any(source.kind == "memory" for source in study.metrics.values())
         self._exit_counts = any(source.kind == "exit" for source in study.metrics.values())
 
     def shown(self, values: Mapping[str, Value]) -> str:
@@ -164,12 +166,13 @@ class CommandRunner:
             Path(fill(target, values)).write_text(fill(text, values))
         env = {name: fill(text, values) for name, text in self._study.env.items()} | {MARK: self._study.name}
         words = self._command.filled(values)
-        done = run_process(words, env=env, limit_s=limit_s, exact_memory=self._exact_memory)
-        output = tail(done.stderr) or tail(done.stdout)
+        done = run_process(words, env=env, limit_s=limit_s)
+        output = _said(done, tail(done.stderr) or tail(done.stdout))
         if done.timed_out or done.exit_code < 0 or (done.exit_code and not self._exit_counts):
             late = self._reading(done, values) if done.timed_out else None
             return _Run(None, done.wall_s, done.why_failed(limit_s), output, late)
-        return _Run(self._reading(done, values), done.wall_s, output=tail(done.stdout + done.stderr))
+        said = _said(done, tail(done.stdout + done.stderr))
+        return _Run(self._reading(done, values), done.wall_s, output=said, left_behind=done.left_behind)
 
     def _reading(self, done: Finished, values: Mapping[str, Value]) -> Reading:
         return Reading(
@@ -182,6 +185,11 @@ class CommandRunner:
             lambda text: output_of(text, values, self._command.shell),
             values,
         )
+
+
+def _said(done: Finished, text: str) -> str:
+    """The end of an output, with how much of it was too much to keep."""
+    return f"({done.dropped / 1e6:,.0f} MB of output before this were not kept)\n{text}" if done.dropped else text
 
 
 def _last_line(stdout: str) -> Any:

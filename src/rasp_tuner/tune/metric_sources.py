@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import Value
@@ -58,12 +60,17 @@ class MetricSource:
         return self.kind in ("wall", "cpu")
 
     def __str__(self) -> str:
-        source = NAMES.get(self.kind) or f"{self.kind}:{self.detail}"
+        """In words: "CPU time, as low as possible"."""
+        source = NAMES.get(self.kind) or IN_WORDS[self.kind].format(self.detail)
         metric, limit = self.metric, self.metric.limit
-        if limit is None:
-            return f"{metric.direction} of {source}"
-        kept = f"at {'most' if metric.direction == 'min' else 'least'} {limit.value:g}{' default' * limit.relative}"
-        return f"{metric.direction + ' of ' if metric.weight else ''}{source}, {kept}"
+        low = metric.direction == "min"
+        said = [source]
+        if metric.weight or limit is None:
+            said.append(f"as {'low' if low else 'high'} as possible")
+        if limit is not None:
+            of_default = " times the default's" if limit.relative else ""
+            said.append(f"at {'most' if low else 'least'} {limit.value:g}{of_default}")
+        return ", ".join(said)
 
 
 def split_metric(text: str) -> tuple[str, str]:
@@ -154,8 +161,8 @@ def _from_regex(detail: str, reading: Reading) -> float:
 
 def _from_json(detail: str, reading: Reading) -> float:
     found = reading.document()
-    if isinstance(found, (int, float)):
-        return float(found)  # a number alone is the metric
+    if isinstance(found, (int, float, np.bool_)):
+        return _number(found)  # a number alone is the metric
     for key in detail.split("."):
         try:
             found = found[int(key)] if isinstance(found, list) else found[key]
@@ -179,6 +186,8 @@ def _from_size(detail: str, reading: Reading) -> float:
 
 
 def _number(value: object) -> float:
+    if isinstance(value, (bool, np.bool_)):
+        raise InvalidValue(f"it is {str(value).lower()}, which is not a number: print 1 or 0 if that is meant")
     try:
         return float(cast(Any, value))
     except (TypeError, ValueError) as reason:
@@ -186,6 +195,13 @@ def _number(value: object) -> float:
 
 
 NAMES = {"wall": "wall time", "cpu": "CPU time", "memory": "peak memory", "exit": "exit code"}  # need no detail
+IN_WORDS = {
+    "regex": "the last match of {} in the output",
+    "json": "{} in its result",
+    "command": "what {} prints",
+    "file": "the number in {}",
+    "size": "the size of {}",
+}
 KINDS: dict[str, Callable[[str, Reading], float]] = {
     "wall": lambda _, reading: reading.wall_s,
     "cpu": lambda _, reading: max(reading.cpu_s, SMALLEST_TIME_S),

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.space import Params
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.measure import measure
 from rasp_tuner.tune.situations import CaseGroup, nearest_situation
@@ -35,9 +34,8 @@ class _Planned:
     default_first: bool
 
 
-def pairs_each(situations: Sequence[CaseGroup], default: Params, wanted: int | None) -> int:
-    """How many pairs each situation gets."""
-    compared = sum(situation.params != default for situation in situations)
+def pairs_each(compared: int, wanted: int | None) -> int:
+    """How many pairs each of the situations that have something to compare gets."""
     if wanted is not None or not compared:
         return wanted or 0
     return max(LEAST_PAIRS, math.ceil(USUAL_PAIRS / compared))

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.space import Params
+from rasp_tuner.space import Params, Value
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.measure import measure
 from rasp_tuner.tune.situations import Case, cases_of
+from rasp_tuner.tune.study import TuneStudy
 from rasp_tuner.tune.verdict import goals_of, keeps_limits, log_cost
 
 ROUNDS = 3  # in each, every entrant runs once
@@ -40,7 +41,7 @@ def play_off(session: Session, on_run: Callable[[int, int], None]) -> dict[str |
     cases = cases_of(session)
     if not cases or len(cases) > MOST_INPUTS or (cases[0].input is None and cases[0].context):
         return {}
-    after, known = len(session.runs), _known(session)
+    known = known_rounds(session, "playoff")
     chosen: dict[str | None, Params] = {}
     for place, case in enumerate(cases):
         first = known.get((place, 0))
@@ -50,7 +51,7 @@ def play_off(session: Session, on_run: Callable[[int, int], None]) -> dict[str |
             entry = known.get((place, turn))
             if entry is None:
                 on_run(place * ROUNDS + turn, len(cases) * ROUNDS)
-                entry = _run_round(session, case, place, turn, entrants, after)
+                entry = run_round(session, case, "playoff", place, turn, entrants)
                 session.journal.append(entry)
             rounds.append(entry["metrics"])
         chosen[case.input] = winner(session, case, entrants, rounds)
@@ -60,11 +61,16 @@ def play_off(session: Session, on_run: Callable[[int, int], None]) -> dict[str |
 def entrants_of(session: Session, case: Case) -> list[Params]:
     """The default first, and what may be better."""
     recommended = session.tuner.recommend(session.given(case.context))
-    tried = _scores(session, _own_runs(session, case))
-    best = min(tried.values(), key=lambda one: one.cost, default=None)
+    best = best_measured(session, case)
     found = [session.study.default, simplified(session, case, recommended), recommended]
     found += [best.params] if best is not None else []
     return [params for i, params in enumerate(found) if params not in found[:i]]
+
+
+def best_measured(session: Session, case: Case) -> Standing | None:
+    """The setting that came out best on an input, of those that keep the limits; None where nothing did."""
+    tried = _scores(session, _own_runs(session, case))
+    return min(tried.values(), key=lambda one: one.cost, default=None)
 
 
 def simplified(session: Session, case: Case, params: Params) -> Params:
@@ -81,7 +87,7 @@ def simplified(session: Session, case: Case, params: Params) -> Params:
         return log_cost(before, after, goals_of(study.metrics))
 
     while left:
-        offers = {name: offer for name in left if (offer := _with_default(session, given, name)) is not None}
+        offers = {name: offer for name in left if (offer := with_default(session, given, name)) is not None}
         if not offers:
             break
         costs = {name: expected(offer) for name, offer in offers.items()}
@@ -93,13 +99,19 @@ def simplified(session: Session, case: Case, params: Params) -> Params:
     return given
 
 
-def _with_default(session: Session, params: Params, name: str) -> Params | None:
+def with_default(session: Session, params: Params, name: str) -> Params | None:
     """The setting with one knob at its default; None where that cannot be."""
-    space, default = session.study.space, session.study.default
+    default = session.study.default
+    return with_value(session, params, name, default[name]) if name in default else None
+
+
+def with_value(session: Session, params: Params, name: str, value: Value) -> Params | None:
+    """The setting with another value of one knob; None where that cannot be."""
+    space = session.study.space
     try:
-        offer, _ = space.what_ran(params, {name: default[name]})
+        offer, _ = space.what_ran(params, {name: value})
         space.check_constraints(offer)
-    except (InvalidValue, KeyError):  # a knob that does not exist beside the default, or a rule between knobs
+    except InvalidValue:  # a rule between knobs, or a knob that does not exist beside the others
         return None
     return offer
 
@@ -107,47 +119,77 @@ def _with_default(session: Session, params: Params, name: str) -> Params | None:
 def winner(
     session: Session, case: Case, entrants: Sequence[Params], rounds: Sequence[Sequence[Mapping[str, float] | None]]
 ) -> Params:
-    """The simplest entrant of those that cannot be told from the best."""
-    default = session.study.default
-    fresh = [
-        Run(0, False, case.input, case.context, params, dict(metrics), 0.0, 0.0)
-        for one in rounds
-        for params, metrics in zip(entrants, one, strict=True)
-        if metrics
-    ]
-    runs = _own_runs(session, case)
-    by_search = [run for run in runs if not rounds or run.params == default]  # others were chosen for a lucky run
-    stand = _scores(session, [*by_search, *fresh])
-    stand = {key: one for key, one in stand.items() if one.params in entrants}
-    if _key(default) not in stand:
+    """The simplest entrant of those that cannot be told from the best; the default unless it is clearly behind."""
+    if not rounds:
         return entrants[-1]
-    noise, best = _noise(session, [*runs, *fresh]), min(stand.values(), key=lambda one: one.cost)
+    table = Rounds(session, case, rounds)
+    costs = {i: cost for i in range(len(entrants)) if table.keeps_limits(i) and (cost := table.cost(i)) is not None}
+    if not costs:  # the default fails, or nothing keeps the limits
+        return entrants[-1 if table.cost(0) is None else 0]
+    best = min(costs.values())
+    unsure = table.unsure()
+    if 0 in costs and costs[0] - best <= max(IDLE, CLEAR * unsure):
+        return entrants[0]
+    as_good = [i for i, cost in costs.items() if cost - best <= max(IDLE, unsure)]
+    return entrants[min(as_good, key=lambda i: (_moved(entrants[i], entrants[0]), costs[i]))]
 
-    def behind(one: Standing, deviations: float) -> bool:
-        unsure = noise * math.sqrt(1.0 / one.runs + 1.0 / best.runs)
-        return one.cost - best.cost > max(IDLE, deviations * unsure)
 
-    if not behind(stand[_key(default)], CLEAR):
-        return default
-    as_good = [one for one in stand.values() if not behind(one, 1.0)]
-    return min(as_good, key=lambda one: (_moved(one.params, default), one.cost)).params
+class Rounds:
+    """Settings that ran in rounds, each once in every round: what changes from round to round hits all alike."""
+
+    def __init__(self, session: Session, case: Case, rounds: Sequence[Sequence[Mapping[str, float] | None]]) -> None:
+        study, own = session.study, _own_runs(session, case)
+        self._goals, self._metrics = goals_of(study.metrics), study.metrics
+        self._rounds = rounds
+        self._usual = _level([run.metrics for run in own if run.params == study.default and run.metrics], study)
+        self._before = _noise(session, own)
+
+    def cost(self, place: int) -> float | None:
+        """Median log cost of a setting over the first one's; None where one of them always fails."""
+        gaps = self._gaps(place)
+        return float(np.median(gaps)) if gaps else None
+
+    def keeps_limits(self, place: int) -> bool:
+        """Whether a setting runs and keeps all limits, in most rounds."""
+        own = [turn[place] for turn in self._rounds]
+        return 2 * sum(one is not None and keeps_limits(one, self._usual, self._metrics) for one in own) > len(own)
+
+    def unsure(self) -> float:
+        """The deviation of a cost: from what rounds leave unexplained and, as two rounds more, from the search."""
+        squares, spare = 2.0 * self._before**2, 2.0
+        for place in range(1, len(self._rounds[0])):
+            gaps = self._gaps(place)
+            squares += 0.5 * float(np.var(gaps)) * len(gaps) if gaps else 0.0  # each is of two runs
+            spare += max(len(gaps) - 1, 0)
+        return math.sqrt(squares / spare) * math.sqrt(2.0 / len(self._rounds))
+
+    def _gaps(self, place: int) -> list[float]:
+        pairs = [(turn[0], turn[place]) for turn in self._rounds]
+        return [log_cost(first, other, self._goals) for first, other in pairs if first and other]
 
 
-def _run_round(
-    session: Session, case: Case, place: int, turn: int, entrants: Sequence[Params], after: int
+def _level(found: Sequence[Mapping[str, float]], study: TuneStudy) -> dict[str, float]:
+    """The median of each metric; 1 where nothing was measured."""
+    return {name: float(np.median([one[name] for one in found] or [1.0])) for name in study.metrics}
+
+
+def run_round(
+    session: Session, case: Case, kind: str, place: int, turn: int, entrants: Sequence[Params]
 ) -> dict[str, Any]:
     """The journal's line of one round: all entrants, in random order."""
+    after = len(session.runs)
     order = np.random.default_rng([session.study.seed, after, place, turn]).permutation(len(entrants)).tolist()
     limit = session.limit_of(case.input)
     done = {i: measure(session.study, session.runner, entrants[i], case.input, after, limit).metrics for i in order}
     found = [done[i] for i in range(len(entrants))]
     names = ("kind", "after", "case", "round", "input", "entrants", "metrics")
-    return dict(zip(names, ("playoff", after, place, turn, case.input, list(entrants), found), strict=True))
+    return dict(zip(names, (kind, after, place, turn, case.input, list(entrants), found), strict=True))
 
 
-def _known(session: Session) -> dict[tuple[int, int], dict[str, Any]]:
+def known_rounds(session: Session, kind: str) -> dict[tuple[int, int], dict[str, Any]]:
+    """(case, round) -> the journal's line of it."""
     after = len(session.runs)
-    return {(e["case"], e["round"]): e for e in session.journal.of_kind_now("playoff") if e["after"] == after}
+    return {(e["case"], e["round"]): e for e in session.journal.of_kind_now(kind) if e["after"] == after}
 
 
 def _own_runs(session: Session, case: Case) -> list[Run]:
@@ -157,10 +199,7 @@ def _own_runs(session: Session, case: Case) -> list[Run]:
 def _scores(session: Session, runs: Sequence[Run]) -> dict[str, Standing]:
     """By setting; those that break a limit are left out."""
     metrics, default = session.study.metrics, session.study.default
-    level = {
-        name: float(np.median([run.metrics[name] for run in runs if run.metrics and run.params == default] or [1.0]))
-        for name in metrics
-    }
+    level = _level([run.metrics for run in runs if run.metrics and run.params == default], session.study)
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(_key(run.params), []).append(run)

@@ -1,23 +1,23 @@
-"""One process: started in a session of its own, measured, and ended with its children if it takes too long."""
+"""One process: measured, and ended with all that it started, after success, after a time limit and after Ctrl-C."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-import time
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
 
 from rasp_tuner.errors import TuningStopped
 
 LONGEST_OUTPUT = 1_000_000  # bytes kept, from the end
 LAUNCHER = Path(__file__).with_name("launcher.py")
 MARK = "RASP_TUNE_STUDY"  # environment variable of every run: the study's name
-GRACE_S = 1.0  # between asking a process to end and ending it
+END_S = 10.0  # the launcher's time to end all processes, before it is ended itself
+PIPE_BYTES = 1 << 20  # of a pipe's buffer, so that a command rarely waits for its reader
 _RSS_UNIT = 1e-6 if sys.platform == "darwin" else 1.024e-3  # MB; ru_maxrss is in bytes there, in KiB elsewhere
 
 
@@ -29,9 +29,11 @@ class Finished:
     wall_s: float
     cpu_s: float  # user and system time, with that of the children it waited for
     memory_mb: float  # peak
-    stdout: str
+    stdout: str  # the end of it
     stderr: str
     timed_out: bool
+    left_behind: int = 0  # processes that still ran when it had ended; they were ended, too
+    dropped: int = 0  # bytes of output before those that were kept
 
     def why_failed(self, limit_s: float | None) -> str:
         """Why this run does not count, in words."""
@@ -43,47 +45,45 @@ class Finished:
 
 
 def run_process(
-    words: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    limit_s: float | None = None,
-    exact_memory: bool = False,
+    words: Sequence[str], *, env: Mapping[str, str] | None = None, limit_s: float | None = None
 ) -> Finished:
-    """Run a command to its end, or to `limit_s`; then it is ended together with all that it has started.
-
-    Without `exact_memory`, small commands seem to need as much memory as this process (launcher.py says why).
-    """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as report:
-        if exact_memory:
-            words = [sys.executable, "-I", "-S", str(LAUNCHER), str(report.fileno()), *words]
-        started = time.perf_counter()
-        process = _start(words, env, (out, err, report))
-        watchdog = _Watchdog(process.pid, limit_s)
+    """Run a command to its end, or to `limit_s`; then all that it has started is ended (launcher.py)."""
+    settings = {**os.environ, **(env or {})}
+    parts = ["" if limit_s is None else repr(limit_s), str(len(settings)), *(f"{k}={v}" for k, v in settings.items())]
+    try:
+        job = b"\0".join(_without_nul(text) for text in [*parts, *words])
+    except ValueError as reason:
+        raise TuningStopped(f"cannot start {words[0]!r}: {reason}") from reason
+    job_read, job_write = os.pipe()
+    report_read, report_write = os.pipe()
+    with open(job_write, "wb") as job_file, open(report_read, "rb") as report_file:  # noqa: PTH123 - descriptors
         try:
-            _, status, used = os.wait4(process.pid, 0)
-            wall_s = time.perf_counter() - started
-        except BaseException:  # Ctrl-C, for instance: nothing may run on unseen
-            _end_group(process.pid)
-            process.wait()
-            raise
+            process = subprocess.Popen(  # noqa: S603 - to run the user's command is the point
+                [sys.executable, "-I", "-S", str(LAUNCHER), str(job_read), str(report_write)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=[job_read, report_write],
+            )
         finally:
-            watchdog.stop()
-        process.returncode = os.waitstatus_to_exitcode(status)  # so that Popen does not wait again
-        if watchdog.fired:
-            _signal_group(process.pid, signal.SIGKILL)  # children that ignored the polite signal
-        exit_code, cpu_s, peak = process.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss
-        if reported := _tail(report).split():
-            wall_s, cpu_s, peak = float(reported[0]), float(reported[1]), int(reported[2])
-            exit_code = os.waitstatus_to_exitcode(int(reported[3]))
-        return Finished(
-            exit_code,
-            wall_s,
-            cpu_s,
-            peak * _RSS_UNIT,
-            _tail(out),
-            _tail(err),
-            watchdog.fired,
-        )
+            os.close(job_read)
+            os.close(report_write)
+        with process:
+            out, err = (_Tail(pipe.fileno()) for pipe in (process.stdout, process.stderr) if pipe is not None)
+            try:
+                job_file.write(job)
+                job_file.close()
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            except BaseException:  # Ctrl-C, for instance: nothing may run on unseen
+                _end(process)
+                raise
+            _signal_group(process.pid)  # not reaped yet, so the number is still its own
+            process.wait()
+            report = report_file.read().decode()
+            texts = out.text(), err.text()
+    found = _finished(report, process.returncode, *texts)
+    return replace(found, dropped=out.dropped + err.dropped)
 
 
 def leftovers(study: str) -> list[int]:
@@ -99,76 +99,78 @@ def leftovers(study: str) -> list[int]:
     return sorted(found)
 
 
-def _start(
-    words: Sequence[str], env: Mapping[str, str] | None, files: tuple[IO[bytes], IO[bytes], IO[bytes]]
-) -> subprocess.Popen[bytes]:
-    out, err, report = files
+def _finished(report: str, launcher_code: int, stdout: str, stderr: str) -> Finished:
+    """From the launcher's line; it has none if it was itself ended."""
+    if report.startswith("cannot start"):
+        raise TuningStopped(report)
+    if not report:
+        return Finished(launcher_code or -signal.SIGKILL, 0.0, 0.0, 0.0, stdout, stderr, False)
+    wall, cpu, peak, status, over, left = report.split()
+    return Finished(
+        os.waitstatus_to_exitcode(int(status)),
+        float(wall),
+        float(cpu),
+        int(peak) * _RSS_UNIT,
+        stdout,
+        stderr,
+        over == "1",
+        int(left),
+    )
+
+
+class _Tail:
+    """The end of what comes out of a pipe, read by a thread of its own; the rest is counted and dropped."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._parts: deque[bytes] = deque()
+        self._kept = self.dropped = 0
+        self._descriptor = descriptor
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            _widen(descriptor)
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while part := os.read(self._descriptor, 65536):
+            self._parts.append(part)
+            self._kept += len(part)
+            while self._kept - len(self._parts[0]) >= LONGEST_OUTPUT:
+                gone = len(self._parts.popleft())
+                self._kept -= gone
+                self.dropped += gone
+
+    def text(self) -> str:
+        """What was kept, once all is read."""
+        self._thread.join(END_S)  # longer only where somebody else's process holds the pipe
+        return b"".join(self._parts)[-LONGEST_OUTPUT:].decode(errors="replace")
+
+
+def _widen(descriptor: int) -> None:
     try:
-        return subprocess.Popen(  # noqa: S603 - to run the user's command is the point
-            list(words),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env={**os.environ, **(env or {})},
-            start_new_session=True,
-            pass_fds=[report.fileno()] if str(LAUNCHER) in words else [],
-        )
-    except (OSError, ValueError) as reason:
-        raise TuningStopped(f"cannot start {words[0]!r}: {reason}") from reason
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    except OSError:
+        return  # beyond what this user may have: the usual size will do
 
 
-class _Watchdog:
-    """Ends a process group after a time, from another thread, so that the wait itself is exact."""
-
-    def __init__(self, pid: int, limit_s: float | None) -> None:
-        self.fired = False
-        self._pid = pid
-        self._lock = threading.Lock()
-        self._ended = False
-        self._timer = None if limit_s is None else threading.Timer(limit_s, self._bite)
-        if self._timer is not None:
-            self._timer.daemon = True
-            self._timer.start()
-
-    def stop(self) -> None:
-        with self._lock:
-            self._ended = True
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _bite(self) -> None:
-        with self._lock:
-            if self._ended:
-                return
-            self.fired = True
-            _signal_group(self._pid, signal.SIGTERM)
-        deadline = time.monotonic() + GRACE_S
-        while time.monotonic() < deadline and not self._ended:
-            time.sleep(0.02)
-        with self._lock:
-            if not self._ended:
-                _signal_group(self._pid, signal.SIGKILL)
-
-
-def _end_group(pid: int) -> None:
-    """Ask the group to end, then end it."""
-    _signal_group(pid, signal.SIGTERM)
-    deadline = time.monotonic() + GRACE_S
-    while time.monotonic() < deadline:
-        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            break
-        time.sleep(0.02)
-    _signal_group(pid, signal.SIGKILL)
-
-
-def _signal_group(pid: int, number: int) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the launcher to end everything; end its group if it does not."""
+    process.terminate()
     try:
-        os.killpg(pid, number)
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        _signal_group(process.pid)
+        process.wait()
+
+
+def _signal_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return  # nobody is left
 
 
-def _tail(file: IO[bytes]) -> str:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - LONGEST_OUTPUT))
-    return file.read().decode(errors="replace")
+def _without_nul(text: str) -> bytes:
+    data = os.fsencode(text)
+    if b"\0" in data:
+        raise ValueError("an argument or a variable has a character of code 0 in it")
+    return data

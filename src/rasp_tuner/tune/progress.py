@@ -1,17 +1,24 @@
 """Signs of life: one line that is redrawn on a terminal, a line now and then elsewhere."""
 
+import math
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TextIO
 
 from rasp_tuner.base.checks import printable
+from rasp_tuner.gain.versus_default import LARGEST_LOG
 from rasp_tuner.page.words import duration_words, number_words, settings_words
 from rasp_tuner.tune.loop import Run, Session
+from rasp_tuner.tune.playoff import Standing, best_measured
+from rasp_tuner.tune.situations import cases_of
 from rasp_tuner.tune.study import StopRules
+from rasp_tuner.tune.verdict import goals_of
 
 LINE_EVERY_S = 30.0  # where nobody watches
+MOST_NAMED = 4  # inputs on one line
 RECENT_RUNS = 20  # from which the time left is computed
 
 
@@ -41,6 +48,11 @@ class Progress:
     def play_off(self, done: int, total: int) -> None:
         """The line before a round of the play-off."""
         self._show(lambda: f"play-off of the best settings: round {done + 1} of {total}", done == 0)
+
+    def knobs(self, input: int, total: int) -> None:
+        """The line before a round that tells which knobs matter."""
+        where = f" on input {input + 1} of {total}" if total > 1 else ""
+        self._show(lambda: f"which of the changed knobs matter{where}", False)
 
     def pair(self, done: int, total: int) -> None:
         """The line before a pair of the final comparison."""
@@ -76,9 +88,11 @@ def step_words(session: Session, limits: StopRules) -> str:
     """Where a study stands, on one line."""
     runs = session.runs
     parts = [f"step {len(runs)}" + (f"/{limits.steps}" if limits.steps else "")]
-    found = session.tuner.versus_default()
-    parts.append(f"against the default: {'not known yet' if found is None else found.gain}")
-    parts += _best(session)
+    if session.study.budget is None:
+        parts.append(best_so_far(session))
+    else:  # on a live system, what runs on the way counts
+        found = session.tuner.versus_default()
+        parts.append(f"against the default: {'not known yet' if found is None else found.gain}")
     if failed := sum(run.metrics is None for run in runs):
         parts.append(f"{failed} failed")
     if stopped := sum(run.stopped for run in runs):
@@ -112,13 +126,26 @@ def _step_seconds(runs: Sequence[Run]) -> float | None:
     return (recent[-1].spent_s - before) / len(recent)
 
 
-def _best(session: Session) -> list[str]:
-    """The best value measured, where values can be compared: of one input without contexts."""
-    name = session.study.objective
-    done = [run for run in session.runs if run.metrics is not None]
-    if not done or len(session.inputs) > 1 or done[-1].context:
-        return []
-    best = (min if session.study.metrics[name].metric.direction == "min" else max)(
-        done, key=lambda run: (run.metrics or {})[name]
-    )
-    return [f"best {name} {number_words((best.metrics or {})[name])} ({settings_words(best.params)})"]
+def best_so_far(session: Session) -> str:
+    """The best that was measured, as times the default, in the situation of the latest run or on each input."""
+    cases = [case for case in cases_of(session) if case.input is not None or case == cases_of(session)[-1]]
+    found = [(case.input, best) for case in cases if (best := best_measured(session, case)) is not None]
+    if not found:
+        return "nothing measured yet"
+    if all(best.params == session.study.default for _, best in found):
+        return "best so far: the default"
+    if len(found) == 1:
+        _, best = found[0]
+        moved = {name: value for name, value in best.params.items() if value != session.study.default.get(name)}
+        return f"best so far {factor_words(session, best)} times the default ({settings_words(moved)})"
+    each = [f"{Path(str(input)).name} {factor_words(session, best)}" for input, best in found[:MOST_NAMED]]
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return f"best so far, times the default: {', '.join(each)}{more}"
+
+
+def factor_words(session: Session, best: Standing) -> str:
+    """A cost as a factor of the metric: 0.25 is a quarter of the default's."""
+    goals = goals_of(session.study.metrics)
+    upwards = len(goals) == 1 and next(iter(goals.values())).metric.direction == "max"
+    log = -best.cost if upwards else best.cost
+    return number_words(float(f"{math.exp(min(max(log, -LARGEST_LOG), LARGEST_LOG)):.2g}"))

@@ -12,11 +12,12 @@ from rasp_tuner.page.words import duration_words, number_words, settings_words, 
 from rasp_tuner.report.paired import METHOD
 from rasp_tuner.space import Knob, Params
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY, Run
-from rasp_tuner.tune.result import TuneResult, headline
-from rasp_tuner.tune.verdict import Outcome, ratio_words
+from rasp_tuner.tune.result import TuneResult, headline, share_words
+from rasp_tuner.tune.verdict import Outcome, goals_of, keeps_limits, ratio_words
 
 MOST_RUNS_SHOWN = 2000  # of the table of runs
 MOST_PANELS = 24  # pictures of knobs
+MOST_NAMED = 8  # inputs whose best run is told in words
 
 COLOURS: Mapping[Outcome, str] = {"better": "good", "worse": "bad", "same": "", "default": "", "untested": ""}
 
@@ -34,7 +35,13 @@ def as_html(result: TuneResult, shown: Callable[[Params], str], finished: bool =
         body.append(f'<p class="note">{escape(ratios)} the default, with 95% interval</p>' if ratios else "")
     else:
         body.append('<p class="verdict">Not finished: the same command goes on from here.</p>')
-    body += [_tiles(result), "<h2>Settings</h2>", _settings_table(result), _commands(result, shown)]
+    body += [
+        _tiles(result),
+        "<h2>Settings</h2>",
+        _settings_table(result),
+        *_knob_shares(result),
+        _commands(result, shown),
+    ]
     body += _comparison(result)
     body += _pictures(result)
     body += ["<h2>How it was measured</h2>", _method(result), _runs_table(result.runs, study.knobs)]
@@ -77,6 +84,42 @@ def _settings_table(result: TuneResult) -> str:
     rows = [("use" if alone else found.situation.label, found.use, found.verdict.words) for found in result.situations]
     corner = "" if alone else "situation"
     return settings_table(list(result.study.knobs), result.study.default, rows, corner, "against the default")
+
+
+def _knob_shares(result: TuneResult) -> list[str]:
+    """Which knobs matter, for each situation where something is changed."""
+    lines = []
+    for found in result.situations:
+        if found.shares:
+            where = "" if len(result.situations) == 1 else f"{found.situation.label}: "
+            lines.append(f"<li>{escape(where)}{escape(share_words(found.shares))}</li>")
+    if not lines:
+        return []
+    what = result.study.objective if len(goals_of(result.study.metrics)) == 1 else "the cost"
+    note = f"What each changed knob does to {what}, with the others as recommended:"
+    return [f'<p class="note">{escape(note)}</p>', f'<ul class="knobs">{"".join(lines)}</ul>']
+
+
+def best_words(result: TuneResult, values: Sequence[float | None], is_ratio: bool) -> str:
+    """The best value measured on each input, of runs that keep the limits; empty where there is none."""
+    study = result.study
+    sign = -1.0 if study.metrics[study.objective].metric.direction == "max" else 1.0
+    usual = {run.input: run.metrics for run in reversed(result.runs) if run.is_control and run.metrics}
+    best: dict[str | None, tuple[float, Run]] = {}
+    for run, value in zip(result.runs, values, strict=True):
+        if value is None or run.stopped or not keeps_limits(run.metrics or {}, usual.get(run.input, {}), study.metrics):
+            continue
+        if run.input not in best or sign * value < sign * best[run.input][0]:
+            best[run.input] = (value, run)
+    if not best:
+        return ""
+    each = [
+        f"{'' if input is None or len(best) == 1 else f'{input} '}{number_words(value)} ({settings_words(run.params)})"
+        for input, (value, run) in list(best.items())[:MOST_NAMED]
+    ]
+    more = f"; and of {len(best) - MOST_NAMED} more inputs" if len(best) > MOST_NAMED else ""
+    unit = f"{study.objective} as times the default's" if is_ratio else study.objective
+    return f"Best measured in a single run: {'; '.join(each)}{more}; {unit}."
 
 
 def _commands(result: TuneResult, shown: Callable[[Params], str]) -> str:
@@ -130,7 +173,16 @@ def _pictures(result: TuneResult) -> list[str]:
         Point(float(run.step), value, _mark_of(run), _note(run, metric))
         for run, value in zip(runs, values, strict=True)
     ]
-    body = ["<h2>Runs</h2>", timeline(points, label, level), key("default, run to compare with")]
+    upwards = study.metrics[metric].metric.direction == "max"
+    known = [value for value in values if value is not None]
+    best = (max if upwards else min)(known) if known else None
+    one = len({run.input for run in runs}) == 1
+    body = [
+        "<h2>Runs</h2>",
+        f'<p class="note">{escape(best_words(result, values, level is not None))}</p>',
+        timeline(points, label, level, best=best, trend=one),
+        key("default, run to compare with", trend=one),
+    ]
     panels = []
     for name, knob in list(study.knobs.items())[:MOST_PANELS]:
         places = places_of(knob)
@@ -141,7 +193,7 @@ def _pictures(result: TuneResult) -> list[str]:
         ]
         chosen = [place_of(knob, found.use[name]) for found in result.situations if name in found.use]
         usual = [place_of(knob, study.default[name])] if name in study.default else []
-        panels.append(knob_panel(name, at, places, usual, chosen))
+        panels.append(knob_panel(name, at, places, usual, chosen, best))
     if panels:
         note = f"{label}, by the value of each knob. Dashed: the default; green: what to use."
         body += [
@@ -166,8 +218,8 @@ def _note(run: Run, metric: str) -> str:
 def _method(result: TuneResult) -> str:
     study = result.study
     lines = [f"Metrics: {'; '.join(f'{name} ({source})' for name, source in study.metrics.items())}."]
-    if study.contexts:
-        lines.append(f"Contexts: {'; '.join(f'{name} ({source})' for name, source in study.contexts.items())}.")
+    told = [f"{name} ({source})" for name, source in study.contexts.items() if source.kind != "text"]
+    lines += [f"Contexts: {'; '.join(told)}."] if told else []
     if study.inputs:
         lines.append(f"Inputs, in turn: {', '.join(study.inputs)}.")
     each = f"{study.repeats} runs, of which the median counts" if study.repeats > 1 else "one run"
@@ -175,7 +227,7 @@ def _method(result: TuneResult) -> str:
     often = (
         "Beside every suggestion the default runs on the same input: noise that both share cancels."
         if study.paired
-        else f"Every {CONTROL_EVERY} suggestions the default runs again."
+        else f"After every {CONTROL_EVERY} suggestions the default runs again."
     )
     lines.append(f"Each setting is {each}{warm}. {often}")
     lines += [] if result.savings is None else [f"While tuning: {result.savings}."]
@@ -186,8 +238,9 @@ def _method(result: TuneResult) -> str:
     if study.command is not None:
         if study.can_stop:
             then = "; the default then does its work" if study.redo else ""
+            rival = "best setting so far" if study.budget is None else "default"
             lines.append(
-                "A suggestion that takes clearly longer than the default would is stopped early, at the default's"
+                f"A suggestion that takes clearly longer than the {rival} would is stopped early, at that one's"
                 f" expected time and a quarter, or what noise asks for; it is learned as at least that slow{then}."
             )
         lines.append(f"A run fails if it takes longer than {limit}, or if its exit code is not zero.")

@@ -9,11 +9,12 @@ from typing import Any
 from rasp_tuner.page.words import settings_words
 from rasp_tuner.report.paired import METHOD
 from rasp_tuner.space import Params
+from rasp_tuner.tune.knob_shares import KnobShare, Shares, expected_shares, with_final_pairs
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.paired_comparison import PairedRun
 from rasp_tuner.tune.situations import CaseGroup
 from rasp_tuner.tune.study import TuneStudy
-from rasp_tuner.tune.verdict import Verdict, is_ahead, judge, ratio_words
+from rasp_tuner.tune.verdict import Verdict, goals_of, is_ahead, judge, ratio_words
 
 EXIT_CODES = {"better": 0, "same": 3, "default": 3, "untested": 3, "worse": 4}
 
@@ -25,6 +26,7 @@ class SituationResult:
     situation: CaseGroup
     verdict: Verdict
     use: Params  # the recommendation, or the default where that is better kept
+    shares: tuple[KnobShare, ...] = ()  # what each knob does, where something else than the default is used
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class TuneResult:
                     "outcome": result.verdict.outcome,
                     "verdict": result.verdict.words,
                     "effects": _effects(result.verdict),
+                    "knobs": [share.to_json() for share in result.shares],
                 }
                 for result in self.situations
             ],
@@ -90,8 +93,25 @@ class TuneResult:
             where = "use" if len(self.situations) == 1 else f"use for {result.situation.label}"
             said = "" if len(self.situations) == 1 else f"  [{result.verdict.words}]"
             lines.append(f"  {where}: {settings_words(result.use)}{said}")
+            lines += [f"    {share_words(result.shares)}"] if result.shares else []
         lines += [] if self.savings is None else [f"  while tuning: {self.savings}"]
         return "\n".join(lines)
+
+
+def share_words(shares: Sequence[KnobShare]) -> str:
+    """What each knob does, on one line: those that were moved first, the largest effect first.
+
+    >>> alone = [KnobShare(name, 1, False, note="no effect, left alone") for name in ("threads", "buffer")]
+    >>> share_words([*alone, KnobShare("locale", "C", True, -0.55, True)])
+    'locale=C: -55%; threads, buffer: no effect, left alone'
+    """
+    moved = [share for share in shares if share.moved]
+    moved.sort(key=lambda one: -abs(math.log1p(max(one.change or 0.0, -1.0 + 1e-12))))
+    alike: dict[str, list[str]] = {}
+    for share in shares:
+        if not share.moved:
+            alike.setdefault(share.note, []).append(share.name)
+    return "; ".join([*map(str, moved), *(f"{', '.join(names)}: {note}" for note, names in alike.items())])
 
 
 def headline(result: TuneResult) -> str:
@@ -102,8 +122,14 @@ def headline(result: TuneResult) -> str:
     return f"{result.verdict.words}{where}"
 
 
-def conclude(session: Session, situations: Sequence[CaseGroup], pairs: Sequence[PairedRun], folder: Path) -> TuneResult:
-    """Judge the pairs, and decide what to use where."""
+def conclude(
+    session: Session,
+    situations: Sequence[CaseGroup],
+    pairs: Sequence[PairedRun],
+    folder: Path,
+    shares: Shares | None = None,
+) -> TuneResult:
+    """Judge the pairs, and decide what to use where; `shares` has what knobs do on inputs where that was measured."""
     study, groups = session.study, [[p for p in pairs if p.situation == i] for i in range(len(situations))]
     compared = [group for group in groups if group]
     overall = judge(compared, study.metrics)
@@ -117,10 +143,27 @@ def conclude(session: Session, situations: Sequence[CaseGroup], pairs: Sequence[
         open_ = verdict.outcome in ("same", "untested")
         ahead = verdict.outcome == "untested" or is_ahead(verdict, study.metrics)
         good = verdict.outcome == "better" or (open_ and ahead and overall.outcome in ("better", "untested"))
-        results.append(SituationResult(situation, verdict, situation.params if good else study.default))
+        use = situation.params if good else study.default
+        results.append(
+            SituationResult(situation, verdict, use, _shares(session, situation, verdict, use, shares or {}))
+        )
     saved = session.tuner.savings()
     words = None if saved is None else str(saved)
     return TuneResult(study, folder, list(session.runs), results, list(pairs), overall, words)
+
+
+def _shares(
+    session: Session, situation: CaseGroup, verdict: Verdict, use: Params, measured: Shares
+) -> tuple[KnobShare, ...]:
+    if use == session.study.default or verdict.outcome == "untested":
+        return ()
+    case = situation.cases[0]
+    known = measured.get(case.input) if len(situation.cases) == 1 else None
+    found = known if known is not None else expected_shares(session, case, use)
+    goals = goals_of(session.study.metrics)
+    effect = verdict.effects.get("objective" if len(goals) > 1 else next(iter(goals)))
+    ratio = effect.value if effect is not None and effect.kind == "ratio" else None
+    return tuple(with_final_pairs(found, ratio))
 
 
 def _effects(verdict: Verdict) -> dict[str, Any]:

@@ -61,6 +61,7 @@ class TuneStudy(FileStudy[MetricSource]):
     redo: bool = False  # whether the default runs after a run that was stopped or failed, to do its work
     paired: bool = False  # whether the default runs beside every candidate, on the same input
     assumed: tuple[str, ...] = ()  # knobs whose default nobody gave
+    named: bool = True  # whether somebody gave its name; else it is the program's
 
     def to_json(self) -> dict[str, Any]:
         """The definition, for the journal's first line."""
@@ -145,6 +146,7 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
         paired=_flag("paired", fields.get("paired", False)),
         max_change=fields.get("max_change"),
         assumed=tuple(name for name in default if name not in table(fields, "default")),
+        named=bool(fields.get("name")),
     )
     _check(study)
     return study

@@ -108,6 +108,8 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
 
     >>> effect_words(Effect("ratio", 0.77, 0.73, 0.82, 20), "min", True, False)
     'faster by 23% (18 to 27%)'
+    >>> effect_words(Effect("ratio", 0.1431, 0.1423, 0.1442, 20), "min", True, False)
+    'faster by 85.7% (85.6 to 85.8%)'
     >>> effect_words(Effect("ratio", 0.99, 0.93, 1.04, 20), "min", True, False)
     'no difference can be shown: between 7.0% faster and 4.0% slower'
     """
@@ -124,8 +126,11 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
         sizes = sorted(abs(x) for x in (found.low, found.high))
         return f"{keep}{word} by {number_words(abs(found.value))} ({' to '.join(map(number_words, sizes))})"
     low, high = sorted(abs(x - 1.0) for x in (found.low, found.high))
-    bounds = f"{_share(low).rstrip('%')} to {_share(high)}"
-    return f"{keep}{word} by {_share(abs(found.value - 1.0))} ({bounds})"
+    fine = _share(low) == _share(high) and _share(low, True) != _share(
+        high, True
+    )  # one digit more, where two bounds would read alike
+    bounds = f"{_share(low, fine).rstrip('%')} to {_share(high, fine)}"
+    return f"{keep}{word} by {_share(abs(found.value - 1.0), fine)} ({bounds})"
 
 
 def ratio_words(found: Effect) -> str:
@@ -135,16 +140,18 @@ def ratio_words(found: Effect) -> str:
     '0.770 (0.730 to 0.820)'
     """
     if found.kind == "ratio":
-        bounds = f"{found.low:.3f} to {found.high:.3f}" if math.isfinite(found.high) else "too few pairs"
-        return f"{found.value:.3f} ({bounds})"
+        digits = ".3f" if found.value >= 0.1 else ".3g"
+        bounds = f"{found.low:{digits}} to {found.high:{digits}}" if math.isfinite(found.high) else "too few pairs"
+        return f"{found.value:{digits}} ({bounds})"
     return f"{found.value:+.3g} ({found.low:+.3g} to {found.high:+.3g})"
 
 
-def _share(x: float) -> str:
+def _share(x: float, fine: bool = False) -> str:
     percent = 100.0 * x
     if abs(percent) >= 1000:
         return f"{percent:,.0f}%"
-    return f"{percent:.0f}%" if abs(percent) >= 9.95 else f"{percent:.1f}%"
+    plain = (9.95 <= abs(percent) < 95.0 and not fine) or abs(percent) > 100.0
+    return f"{percent:.0f}%" if plain else f"{percent:.1f}%"
 
 
 def _kind_of(goals: Mapping[str, MetricSource]) -> tuple[Literal["min", "max"], bool, bool]:
@@ -193,7 +200,9 @@ def keeps_limits(found: Mapping[str, float], default: Mapping[str, float], metri
     """Whether one run keeps every limit, where the default comes to these values."""
     for name, source in metrics.items():
         limit, sign = source.metric.limit, 1.0 if source.metric.direction == "min" else -1.0
-        if limit is not None and sign * found[name] > sign * limit.value * (default[name] if limit.relative else 1.0):
+        if limit is None or (limit.relative and name not in default):
+            continue
+        if sign * found[name] > sign * limit.value * (default[name] if limit.relative else 1.0):
             return False
     return True
 

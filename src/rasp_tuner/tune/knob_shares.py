@@ -1,0 +1,233 @@
+"""Which knobs matter: what each knob that was moved changes, measured; those without an effect go back.
+
+After the play-off, the winner of an input and the winner with one knob back at its default run in rounds, for each
+knob that was moved. Knobs that change nothing go back together, if that is as good. What the others change is told,
+and of the knobs that were left alone whether they seem to do anything.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rasp_tuner.page.words import value_words
+from rasp_tuner.space import Params, Value
+from rasp_tuner.tune.loop import Session
+from rasp_tuner.tune.playoff import IDLE, Rounds, known_rounds, run_round, with_default, with_value
+from rasp_tuner.tune.situations import Case, cases_of
+from rasp_tuner.tune.something_new import values_of
+from rasp_tuner.tune.verdict import goals_of, log_cost
+
+FEWEST_ROUNDS, MOST_ROUNDS = 4, 8  # the more only where noise asks for it
+MOST_KNOBS = 8  # that are measured on an input: of more, those with the least expected effect
+SURE = 2.0  # deviations
+LOOKED_AT = 5  # values of a knob whose effect is expected by the model
+FAINT = 0.03  # share of the cost: less is "no effect", if it is only expected
+
+CHECK, JOINT = "knobs", "knobs_back"  # kinds of lines in the journal
+
+
+@dataclass(frozen=True, slots=True)
+class KnobShare:
+    """What one knob does in a recommendation."""
+
+    name: str
+    value: Value
+    moved: bool
+    change: float | None = None  # of the metric by moving it, as a share: -0.55; None: not known
+    measured: bool = False
+    note: str = ""  # in the place of a change
+
+    def __str__(self) -> str:
+        """In words: "LC_ALL=C: -55%".
+
+        >>> str(KnobShare("LC_ALL", "C", True, -0.55, True)), str(KnobShare("buffer", 8, True, -0.08))
+        ('LC_ALL=C: -55%', 'buffer=8: about -8.0%')
+        >>> str(KnobShare("threads", 2, False, note="no effect, left alone"))
+        'threads: no effect, left alone'
+        """
+        head = f"{self.name}={value_words(self.value)}" if self.moved else self.name
+        if self.change is None:
+            return f"{head}: {self.note}"
+        return f"{head}: {'' if self.measured else 'about '}{change_words(self.change)}"
+
+    def to_json(self) -> dict[str, Any]:
+        how = "measured" if self.measured else "expected"
+        known = {} if self.change is None else {"change": self.change, "how": how}
+        return {"knob": self.name, "moved": self.moved, **known, **({"note": self.note} if self.note else {})}
+
+
+Shares = Mapping[str | None, Sequence[KnobShare]]
+
+
+def change_words(change: float) -> str:
+    """A change of a metric: percent, or a factor where percent would be long.
+
+    >>> [change_words(x) for x in (-0.551, 0.3, -0.987, 11.0, -0.004)]
+    ['-55%', '+30%', '-98.7%', 'x 12', 'under 1%']
+    """
+    percent = 100.0 * change
+    if abs(percent) < 100.0 * IDLE:
+        return "under 1%"
+    if percent >= 300.0:
+        return f"x {1.0 + change:.2g}"
+    return f"{percent:+.0f}%" if 9.95 <= abs(percent) < 95.0 or percent > 0.0 else f"{percent:+.1f}%"
+
+
+def check_knobs(
+    session: Session, found: Mapping[str | None, Params], pairs: int, on_round: Callable[[int, int], None]
+) -> tuple[dict[str | None, Params], Shares]:
+    """Settings without idle knobs, and what each knob does; `pairs` are those that each final comparison will have."""
+    cases = cases_of(session)
+    settled: dict[str | None, Params] = {}
+    shares: dict[str | None, Sequence[KnobShare]] = {}
+    for place, case in enumerate(cases):
+        params = found[case.input]
+        if params == session.study.default:
+            settled[case.input] = params
+            continue
+        check = _Check(session, case, place, max(2, pairs // 2), lambda i=place: on_round(i, len(cases)))  # type: ignore[misc]
+        settled[case.input], shares[case.input] = check.settle(params)
+    return settled, shares
+
+
+def expected_shares(session: Session, case: Case, params: Params) -> list[KnobShare]:
+    """What each knob does as the tuner expects it, where nothing was measured for it."""
+    model = _Expected(session, case)
+    shares = []
+    for name in session.study.knobs:
+        if name not in params:
+            continue
+        if params[name] == session.study.default.get(name):
+            shares.append(model.left_alone(params, name))
+        else:
+            offer = with_default(session, params, name)
+            cost = None if offer is None else model.cost(offer, params)
+            shares.append(_share(session, params, name, None if cost is None else -cost, measured=False))
+    return shares
+
+
+def with_final_pairs(shares: Sequence[KnobShare], ratio: float | None) -> list[KnobShare]:
+    """The shares, where a knob that alone was moved has the whole effect: the ratio of the final comparison."""
+    moved = [share for share in shares if share.moved]
+    if ratio is None or len(moved) != 1:
+        return list(shares)
+    return [replace(one, change=ratio - 1.0, measured=True, note="") if one.moved else one for one in shares]
+
+
+class _Expected:
+    """Costs by the tuner's model of one input."""
+
+    def __init__(self, session: Session, case: Case) -> None:
+        self._session, self._context = session, session.given(case.context)
+
+    def cost(self, params: Params, beside: Params) -> float | None:
+        """Log cost of a setting over that of another; None where nothing is known."""
+        sides = [self._session.tuner.what_if(self._context, one).given.metrics for one in (beside, params)]
+        if not all(sides):
+            return None
+        before, after = ({name: one.mean for name, one in (side or {}).items()} for side in sides)
+        return log_cost(before, after, goals_of(self._session.study.metrics))
+
+    def left_alone(self, params: Params, name: str) -> KnobShare:
+        """A knob at its default: whether it seems to do nothing, or its default to be the best."""
+        costs = []
+        for value in values_of(self._session.study.knobs[name], self._session, name, LOOKED_AT):
+            offer = with_value(self._session, params, name, value)
+            if offer is not None and offer != params and (cost := self.cost(offer, params)) is not None:
+                costs.append(cost)
+        if not costs:
+            note = "left alone"
+        elif max(map(abs, costs)) <= max(FAINT, 0.5 * (self._session.noise() or 0.0)):
+            note = "no effect, left alone"
+        else:
+            note = "the default is best, left alone" if min(costs) >= 0.0 else "no gain was shown, left alone"
+        return KnobShare(name, params[name], False, note=note)
+
+
+class _Check:
+    """The check of one input's winner."""
+
+    def __init__(self, session: Session, case: Case, place: int, most: int, on_round: Callable[[], None]) -> None:
+        self._session, self._case, self._place, self._on_round = session, case, place, on_round
+        self._least, self._most = min(FEWEST_ROUNDS, most), min(MOST_ROUNDS, most)
+        self._model = _Expected(session, case)
+
+    def settle(self, params: Params) -> tuple[Params, list[KnobShare]]:
+        default = self._session.study.default
+        moved = [name for name in params if params[name] != default.get(name)]
+        backs = {name: with_default(self._session, params, name) for name in moved}
+        offers = {name: offer for name, offer in backs.items() if offer is not None}
+        if len(moved) < 2 or not offers:  # one knob alone: the final pairs are about it
+            return params, self._told(params, {})
+        likely = {name: self._model.cost(offer, params) or 0.0 for name, offer in offers.items()}
+        looked_at = sorted(offers, key=likely.__getitem__)[:MOST_KNOBS]
+        rounds = self._rounds(CHECK, [params, *(offers[name] for name in looked_at)])
+        costs = {name: rounds.cost(i) for i, name in enumerate(looked_at, 1) if rounds.keeps_limits(i)}
+        needed = [name for name in looked_at if costs.get(name) is None]  # fails or breaks a limit without it
+        known = {name: cost for name, cost in costs.items() if cost is not None}
+        idle = sorted(
+            (name for name, cost in known.items() if cost <= max(IDLE, rounds.unsure())), key=known.__getitem__
+        )
+        kept = self._without(params, idle)
+        changes = {name: -cost for name, cost in known.items() if kept[name] != default.get(name)}
+        return kept, self._told(kept, changes, needed, [name for name in idle if kept[name] == default.get(name)])
+
+    def _without(self, params: Params, idle: Sequence[str]) -> Params:
+        """The setting with idle knobs back: all of them if that is as good, else the one that matters least."""
+        single = with_default(self._session, params, idle[0]) if idle else params
+        together: Params | None = params
+        for name in idle:
+            together = None if together is None else with_default(self._session, together, name)
+        if len(idle) < 2 or together is None or together == self._session.study.default:
+            return single if single is not None else params
+        rounds = self._rounds(JOINT, [params, together])
+        cost = rounds.cost(1)
+        good = cost is not None and rounds.keeps_limits(1) and cost <= max(IDLE, rounds.unsure())
+        return together if good else single if single is not None else params
+
+    def _rounds(self, kind: str, settings: Sequence[Params]) -> Rounds:
+        """As many rounds as it takes to tell, or as there may be; those in the journal are not run again."""
+        known = known_rounds(self._session, kind)
+        done: list[Sequence[Mapping[str, float] | None]] = []
+        while True:
+            table = Rounds(self._session, self._case, done) if len(done) >= self._least else None
+            if table is not None and (len(done) >= self._most or _can_be_told(table, len(settings))):
+                return table
+            entry = known.get((self._place, len(done)))
+            if entry is None:
+                self._on_round()
+                entry = run_round(self._session, self._case, kind, self._place, len(done), settings)
+                self._session.journal.append(entry)
+            done.append(entry["metrics"])
+
+    def _told(
+        self, params: Params, changes: Mapping[str, float], needed: Sequence[str] = (), back: Sequence[str] = ()
+    ) -> list[KnobShare]:
+        default, shares = self._session.study.default, []
+        for name in params:
+            if name in back:
+                shares.append(KnobShare(name, params[name], False, note="no effect, left alone"))
+            elif params[name] == default.get(name):
+                shares.append(self._model.left_alone(params, name))
+            elif name in needed:
+                shares.append(KnobShare(name, params[name], True, note="needed: without it runs fail or break a limit"))
+            else:
+                shares.append(_share(self._session, params, name, changes.get(name), measured=True))
+        return shares
+
+
+def _can_be_told(table: Rounds, settings: int) -> bool:
+    """Whether every cost is idle or clear, as far as noise lets one say."""
+    unsure = table.unsure()
+    costs = [table.cost(i) for i in range(1, settings)]
+    return unsure <= IDLE or all(cost is None or abs(cost) > SURE * unsure for cost in costs)
+
+
+def _share(session: Session, params: Params, name: str, log_change: float | None, measured: bool) -> KnobShare:
+    """The share of a knob that was moved, from the logarithm of what moving it does to the cost."""
+    if log_change is None:
+        return KnobShare(name, params[name], True, note="moved together with others")
+    goals = goals_of(session.study.metrics)
+    upwards = len(goals) == 1 and next(iter(goals.values())).metric.direction == "max"
+    return KnobShare(name, params[name], True, math.expm1(-log_change if upwards else log_change), measured)
