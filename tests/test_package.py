@@ -212,6 +212,7 @@ def test_the_table_of_constants_is_current():
     table = runpy.run_path(str(ROOT / "tools" / "engine_constants.py"))
     found = table["constants"]()
     assert (ROOT / "docs" / "ENGINE_CONSTANTS.md").read_text() == table["page"](found)
+    assert (ROOT / "docs" / "tables" / "engine-constants.csv").read_text() == table["table"](found)
     assert [one for one in found if not one.bounds] == []  # each has a comment that says what it bounds
     assert {name for names in table["NAMES"].values() for name in names} <= {one.name for one in found}
 

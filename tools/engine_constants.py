@@ -1,10 +1,12 @@
-"""The table of the engine's constants, docs/ENGINE_CONSTANTS.md, from the source: `python tools/engine_constants.py`.
+"""docs/ENGINE_CONSTANTS.md and its table, from the source: `python tools/engine_constants.py`.
 
 A constant is an UPPER_CASE name of a module that is set to numbers; what is computed from other constants is none. The
 comment behind it, or the one right above, says what it bounds. It prints how many there are of each kind.
 """
 
 import ast
+import csv
+import io
 import json
 import sys
 from collections import Counter
@@ -108,12 +110,13 @@ of what it takes from `core`: {count} constants. What is computed from others is
 
 `PRIORS` are pairs: the prior median of a hyperparameter, and the deviation of its logarithm.
 
-The last two columns of the first table say what half and twice the value do on small beds: the mean change of the
-logarithm of the loss, with its standard error; above 0 is worse. "None" means that no run changed at all, an empty cell
-that it was not tried yet. `python -m rasp_lab.beds.factor_of_two` tries what is missing.
+[engine-constants.csv](tables/engine-constants.csv) has every constant: kind, file, name, value and what it bounds. Its
+last two columns say what half and twice the value do on small beds: the mean change of the logarithm of the loss, with
+its standard error; above 0 is worse. "None" means that no run changed at all, an empty cell that it was not tried yet.
+`python -m rasp_lab.beds.factor_of_two` tries what is missing. Tried so far:
 """
-COLUMNS = ["| file | name | value | what it bounds |", "|---|---|---|---|"]
-MOVED_COLUMNS = ["| file | name | value | what it bounds | halved | doubled |", "|---|---|---|---|---|---|"]
+COLUMNS = ["kind", "file", "name", "value", "what it bounds", "halved", "doubled"]  # of the CSV file
+TABLE = ROOT / "docs" / "tables" / "engine-constants.csv"
 MOVED = ROOT / "src" / "rasp_lab" / "data" / "factor_of_two.json"  # what rasp_lab/beds/factor_of_two.py has found
 
 
@@ -133,22 +136,29 @@ def constants(folder: Path = ENGINE) -> list[Constant]:
 
 
 def page(found: list[Constant]) -> str:
-    """The page as Markdown."""
-    kinds = {kind: [one for one in found if kind_of(one) == kind] for kind in (JUDGEMENT, MEMORY, FINITE, FACTS)}
-    judgement, memory, finite, facts = map(len, kinds.values())
+    """The page as Markdown: counts, and the constants that were doubled and halved."""
+    counts = Counter(map(kind_of, found))
+    judgement, memory, finite, facts = (counts[kind] for kind in (JUDGEMENT, MEMORY, FINITE, FACTS))
     priors = sum(one.name.startswith(PRIORS) for one in found)
     head = HEAD.format(count=len(found), judgement=judgement, memory=memory, finite=finite, facts=facts, priors=priors)
+    tried = [row for row in rows(found) if any(row[-2:])]
+    lines = ["| file | name | value | halved | doubled |", "|---|---|---|---|---|"]
+    lines += [f"| {file} | `{name}` | {value} | {half} | {twice} |" for _, file, name, value, _, half, twice in tried]
+    return "\n".join([head, *lines, ""])
+
+
+def rows(found: list[Constant]) -> list[tuple[str, ...]]:
+    """One row for each constant, by kind."""
     known = json.loads(MOVED.read_text()) if MOVED.exists() else {}
-    parts = []
-    for kind, ones in kinds.items():
-        rows = [f"| {one.file} | `{one.name}` | {one.value} | {one.bounds} |" for one in ones]
-        if kind == JUDGEMENT:
-            rows = [
-                row + "".join(f" {cell} |" for cell in moved(one, known)) for row, one in zip(rows, ones, strict=True)
-            ]
-        columns = MOVED_COLUMNS if kind == JUDGEMENT else COLUMNS
-        parts.append("\n".join([f"## {kind}: {len(ones)}", "", *columns, *rows]))
-    return "\n".join([head, "\n\n".join(parts), ""])
+    kinds = (JUDGEMENT, MEMORY, FINITE, FACTS)
+    return [(kind, *one, *moved(one, known)) for kind in kinds for one in found if kind_of(one) == kind]
+
+
+def table(found: list[Constant]) -> str:
+    """The CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows(found)])
+    return text.getvalue()
 
 
 def moved(constant: Constant, known: dict[str, Any]) -> tuple[str, str]:
@@ -238,12 +248,13 @@ def _comment(lines: list[str], node: ast.expr | ast.stmt) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.strip().replace("|", "\\|").replace("<", "&lt;")
+    return text.strip()
 
 
 def main() -> None:
     found = constants()
     PAGE.write_text(page(found))
+    TABLE.write_text(table(found))
     for kind, count in Counter(map(kind_of, found)).items():
         sys.stdout.write(f"{count:4d}  {kind}\n")
     missing = [f"no comment: {one.file}: {one.name}" for one in found if not one.bounds]
