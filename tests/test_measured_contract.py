@@ -60,7 +60,7 @@ def test_the_bill_as_measured_is_that_of_the_world() -> None:
 
 
 def test_an_audit_says_what_it_is() -> None:
-    tuner = Tuner(RATES, {"cost": "min"}, default=DEFAULT)
+    tuner = Tuner(RATES, {"cost": "min"}, default=DEFAULT, budget=0.01)
     sources = []
     for _ in range(100):
         own = tuner.ask()

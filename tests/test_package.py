@@ -204,7 +204,7 @@ def test_the_users_names_are_no_parts_of_the_paper():
 
 def test_files_stay_small_enough_to_hold_in_mind():
     for file in SOURCE.rglob("*.py"):
-        assert len(file.read_text().splitlines()) <= 600, file
+        assert len(file.read_text().splitlines()) <= 650, file
 
 
 def test_the_table_of_constants_is_current():

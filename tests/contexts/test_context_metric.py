@@ -170,3 +170,8 @@ def test_the_metric_of_many_streams_is_that_of_each():
             metric = ContextMetric.of(own[flags], float(flags.sum()))
             assert z[flags] == pytest.approx(metric.z(own[flags], np.ones(3)))
         assert not z[~flags].any()
+
+
+def test_a_spread_of_the_largest_contexts_is_no_larger():
+    metric = ContextMetric.of(np.array([[1e100], [-1e100], [1e100]]), 3.0)
+    assert metric.deviation[0] == 1e100

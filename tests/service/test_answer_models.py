@@ -33,4 +33,4 @@ def test_both_interfaces_give_the_same_models():
     assert mcp_schemas.StudyRowAnswer.model_fields["versus_default"].annotation == answer_models.VersusDefault | None
     assert schemas.StudyView.model_fields["budget_report"].annotation == answer_models.Budget | None
     assert mcp_schemas.StudyDetails.model_fields["budget"].annotation == answer_models.Budget | None
-    assert issubclass(mcp_schemas.WhatIfAnswer, answer_models.WhatIf)
+    assert issubclass(mcp_schemas.WhatIfToolAnswer, answer_models.WhatIf)

@@ -281,7 +281,7 @@ def test_values_far_from_all_others_do_not_set_the_axis_and_get_a_mark(tab):
     page = opened.open("/studies/web")
     figure = page.locator("figure.plot").first
     expect(figure.locator("path.outside")).to_have_count(1)
-    expect(figure.locator(".readout")).to_contain_text("beyond the axis5")
+    expect(figure.locator(".readout")).to_contain_text(re.compile(r"beyond the axis\d+"))
     marks = figure.locator("text.tick").all_text_contents()
     assert not any(text.endswith(("k", "M")) for text in marks)
 

@@ -220,10 +220,10 @@ def _run_public(
     if page is not None:
         public_page.write_page(lines, page)
     if as_json:
-        typer.echo(json.dumps([line._asdict() for line in lines]))
+        echo(json.dumps([line._asdict() for line in lines]))
         return
     _print_table(public_page.HEAD, public_page.rows_of(lines))
-    typer.echo(f"Table: {out / 'public.csv'}" + (f"   Page: {page}" if page is not None else ""))
+    echo(f"Table: {out / 'public.csv'}" + (f"   Page: {page}" if page is not None else ""))
 
 
 @app.command("report", rich_help_panel=PANEL)
@@ -270,7 +270,7 @@ def write_results(
         target = markdown or out / "RESULTS.md"
         if tables_only:
             results.page_again(target)
-            typer.echo(f"Markdown: {target}")
+            echo(f"Markdown: {target}")
             return
         cells = results.plan_worlds(seeds) if worlds_only else results.plan(seeds)
         if not page_only:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.service_errors import ServiceError
 
 from rasp_tuner.service.http.transfer import FORMAT, FORMAT_VERSION, read_import
 from rasp_tuner.service.limits import Limits
@@ -112,7 +112,7 @@ def loaded_export(data: bytes) -> LiveStudy | None:
     """The study; None if it is refused with a 4xx."""
     try:
         return read_import(data, None, Limits()).live
-    except HttpError as error:
+    except ServiceError as error:
         if error.status >= 500:
             raise
         return None

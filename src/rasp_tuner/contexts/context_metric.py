@@ -37,7 +37,7 @@ class ContextMetric(NamedTuple):
         median: Array = ordered[n // 2]
         inside = np.abs(ordered[trimmed : n - trimmed] - median).mean(axis=0)
         deviation = _unless_tiny(inside, np.abs(ordered - median).mean(axis=0), median, n)
-        return cls(median, deviation * (1.0 + EARLY_SAMPLES / samples))
+        return cls(median, np.minimum(deviation * (1.0 + EARLY_SAMPLES / samples), LARGEST))
 
     def bounded(self, contexts: Array) -> Array:
         """Contexts [..., d_c] in deviations from the median, beyond three their logarithm."""

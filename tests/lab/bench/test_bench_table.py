@@ -39,7 +39,7 @@ def test_the_commands_in_the_docs_run(tmp_path, monkeypatch):
 
 
 def test_the_docs_name_every_option_of_a_table():
-    panel = rasp("bench", "--help").stdout.split("Your own measurements")[1]
+    panel = rasp("bench", "--help").stdout.split("Your own measurements")[1].split("╰")[0]
     assert set(re.findall("--[a-z-]+", panel)) == set(re.findall(r"(?m)^\| `(--[a-z-]+)` \|", DOCS))
 
 
