@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from rasp_tuner.service.service_errors import ServiceError
 
 from rasp_tuner.service.http.transfer import FORMAT, FORMAT_VERSION, read_import
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.service_errors import ServiceError
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event
