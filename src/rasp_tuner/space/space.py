@@ -195,4 +195,4 @@ def _positions(axis: Axis) -> Array | None:
         return np.array([axis.to_unit(choice) for choice in axis.choices])
     if isinstance(axis, Int) and axis.log:
         return np.array([axis.to_unit(value) for value in range(axis.low, axis.high + 1)])
-    return np.linspace(0.0, 1.0, axis.levels)
+    return np.arange(axis.levels) / (axis.levels - 1)  # to the last bit as `to_unit` gives them
