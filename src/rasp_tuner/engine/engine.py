@@ -51,6 +51,7 @@ from rasp_tuner.optimizer.optimizer import (
     LatestSamples,
     LearnResult,
     Proposal,
+    Room,
     Scope,
     Stateful,
 )
@@ -135,7 +136,7 @@ class Engine:
             return self._check_of_unit(belief, current)
         if self.settings.find:
             found = legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
-            return Proposal(found.point, self._reasons(belief, found))
+            return Proposal(found.point, self._reasons(belief, found, scope.room))
         choice = legal_choice(self._rules, belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
@@ -492,7 +493,7 @@ class Engine:
         scales = ", ".join(f"{name} {scale}" for name, scale in self.scales.items())
         log.info("the scale of a metric has changed (%s); now: %s", why, scales)
 
-    def _reasons(self, belief: Belief, choice: Choice) -> Reasons:
+    def _reasons(self, belief: Belief, choice: Choice, room: Room | None = None) -> Reasons:
         """Why this choice: copies, since a belief is large."""
         beside, objective = None, self.objective
         if objective.seen >= FORECAST_FROM_SAMPLES:
@@ -501,13 +502,14 @@ class Engine:
         similar, weights = belief.similar().copy(), belief.weights.copy()
         return Reasons(
             choice, self.default, beside, similar, weights, self.family.experts, belief.noise, factor, *units,
-            self._stop(belief, choice.point),
+            self._stop(belief, choice.point, room),
         )  # fmt: skip
 
-    def _stop(self, belief: Belief, point: Array) -> float | None:
+    def _stop(self, belief: Belief, point: Array, room: Room | None) -> float | None:
         """The cost from which on a run of a point should be ended, in the metric's own units; None: it should not."""
         if self.settings.find:
-            return stops.stop_behind_best(self.objective, belief, point, self.wider)
+            best = belief.best() if room is None else cast("SearchBelief", belief).best_within(room)
+            return stops.stop_behind_best(self.objective, belief, point, best, self.wider)
         booked = None if not stops.can_stop(self.objective) or self._at_default(point) else self._booked(self._bill())
         if booked is None:
             return None

@@ -10,10 +10,12 @@ import numpy as np
 
 from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.engine import Engine
+from rasp_tuner.engine.family import predict_one
 from rasp_tuner.engine.safety import FAR
 from rasp_tuner.engine.scalar_or_batch import erfc
 from rasp_tuner.types import Limit, Margin, Metric
 
+ROUNDING = 1e-12  # of a limit: what is closer lies on it
 NORMAL_80 = 1.2816  # deviations that nine in ten stay below, of a normal distribution
 
 
@@ -42,6 +44,23 @@ class LimitModel:
         """[n] probability that a run at each of points [n, d] keeps the limit in this context."""
         means, deviations, limit = self._outlook(context, points)
         return np.array([_below(mean, deviation, limit) for mean, deviation in zip(means, deviations, strict=True)])
+
+    def room(self, context: Array, points: Array) -> Array:
+        """[n] how many deviations below the limit a run at each of points [n, d] is expected; for a search."""
+        belief, engine = self.engine.believe(context), self.engine
+        means, variances = belief.predict(points)
+        if self.limit.relative:
+            level, unsure = predict_one(belief, engine.default)
+            limit = engine.objective.target_of(self.limit.value * self._sign * engine.objective.own_units(level))
+            itself = (points == engine.default).all(axis=1)
+            wide = engine.wider * np.sqrt(np.where(itself, 0.0, variances + unsure))
+        else:
+            limit = engine.objective.target_of(self.limit.value)
+            wide = engine.factor * np.sqrt(np.maximum(variances + belief.noise, SMALLEST))
+        apart = limit - means
+        apart = np.where(np.abs(apart) <= ROUNDING * abs(limit), 0.0, apart)
+        room: Array = np.where(wide > 0.0, apart / np.maximum(wide, SMALLEST), np.where(apart >= 0.0, FAR, -FAR))
+        return np.clip(room, -FAR, FAR)
 
     def margin(self, context: Array, point: Array) -> Margin:
         """How far `point` [d] stays from the limit, in the metric's own units."""
