@@ -4,7 +4,8 @@ A look is worth what the recommendation gains by it, E[max(best - y, 0)]. For a 
 is Student's t around the model's forecast: the model may be wrong. For one that was, y is normal, and moves only as far
 as one more run moves its mean. So a setting runs again only to tell it from the best, and all other runs go to
 something new. Every value of a knob with few values runs once in each situation: the first looks go to such values,
-later every second one. No setting that is known runs as a new one.
+later every second one. What came out far better elsewhere than was expected, which the model takes for an outlier, runs
+here next. No setting that is known runs as a new one.
 
 Where there are limits, the best is the best that keeps them, and a look gains what it may improve on that times the
 probability that it keeps them: a run that breaks a limit costs nothing. While nothing is known to keep them, the look
@@ -29,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.base.common_constants import LIKELY
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, PointAndDefault
@@ -54,6 +56,7 @@ FARTHEST = 30.0  # deviations, beyond which a normal number does not go
 FAR = -20.0  # in units of sqrt(3) deviations: below, the gain of a Student's t has its asymptotic form
 
 UNTRIED, NEW, AGAIN = "a value that did not run here yet", "something new", "once more, to be sure"
+GOOD_NEWS = "far better elsewhere than was expected"
 LIKELIEST = "likely to keep the limits, as nothing known does"
 
 
@@ -129,8 +132,8 @@ class FindBelief(GpBelief):
             return self._expected(default, BASELINE)
         if not len(found.points):
             return self._expected(default if scope.among is None else self._least(scope.among), BASELINE)
-        fresh, source = self._fresh(rng, scope, found)
         known = set(point_keys(found.points)) | self._barred | asked
+        fresh, source = self._fresh(rng, scope, found, known)
         fresh = fresh[[key not in known for key in point_keys(fresh)]]
         again, value = self._again(scope, found, WORTH_A_RUN if len(fresh) else 0.0)
         worth = self._worth(fresh, scope, found)
@@ -146,14 +149,28 @@ class FindBelief(GpBelief):
             again = default if scope.among is None else self._least(scope.among)
         return self._expected(again, AGAIN)
 
-    def _fresh(self, rng: np.random.Generator, scope: Scope, found: MeasuredHere) -> tuple[Array, str]:
+    def _fresh(
+        self, rng: np.random.Generator, scope: Scope, found: MeasuredHere, known: set[bytes]
+    ) -> tuple[Array, str]:
         """[m, d] settings to look at, and what they are."""
+        news = self._good_news()
+        news = news[
+            [key not in known and can_run(point, scope) for key, point in zip(point_keys(news), news, strict=True)]
+        ]
+        if len(news):
+            return news, GOOD_NEWS
         if scope.among is not None:
             return self._shortlist(rng, scope.among, scope.room), NEW
         fresh = self._untried(scope.pending, found.points)
         if not len(fresh) or (found.runs > FIRST_LOOKS and found.runs % 2.0):
             return self._candidates(rng, found.points[0], scope.room), NEW
         return fresh, UNTRIED
+
+    def _good_news(self) -> Array:
+        """[m, d] settings that came out so much better than expected that the model takes it for an outlier."""
+        fit = self.fit
+        news: Array = fit.of_rows("points")[(fit.of_rows("trust") < LIKELY) & (fit.alpha < 0.0)]
+        return news
 
     def _worth(self, fresh: Array, scope: Scope, found: MeasuredHere) -> Array:
         """[m] what a look at each setting gains; where nothing keeps the limits, how likely it is to."""
@@ -191,9 +208,10 @@ class FindBelief(GpBelief):
     def _least_of(self, scope: Scope, found: MeasuredHere) -> float:
         """The best that is known once the pending runs have come to what is expected of them."""
         pending: Array = scope.pending  # type: ignore[assignment]  # there are some
+        means = self._known(pending)[0]
         if scope.room is not None:
-            pending = pending[scope.room(pending) >= KEPT_ROOM]
-        return min(float(found.mean[0]), float(self._known(pending)[0].min(initial=math.inf)))
+            means = means[scope.room(pending) >= KEPT_ROOM]
+        return min(float(found.mean[0]), float(means.min(initial=math.inf)))
 
     def _shortlist(self, rng: np.random.Generator, among: Array, room: Room | None) -> Array:
         """Of a long list the settings of least mean, and as many others; those that may keep the limits come first."""
