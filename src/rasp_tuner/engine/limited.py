@@ -15,12 +15,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.base.common_constants import LIKELY
+from rasp_tuner.base.common_constants import LIKELY, NINE_IN_TEN
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import Field, checked, under
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import SearchBelief
-from rasp_tuner.engine.gp.find import KEPT_ROOM
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable
@@ -203,7 +202,7 @@ class LimitedEngine:
         belief, room = cast("SearchBelief", engine.believe(seen)), self._room(context)
         best = belief.best_within(room)
         best = belief.best() if best is None else best
-        if best is None or room(self._default[None])[0] < KEPT_ROOM:
+        if best is None or room(self._default[None])[0] < NINE_IN_TEN:
             return best
         return best if engine.beside(belief, best).better >= LIKELY else self._default
 

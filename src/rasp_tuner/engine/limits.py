@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from rasp_tuner.base.common_constants import NINE_IN_TEN
 from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import predict_one
@@ -16,7 +17,6 @@ from rasp_tuner.engine.scalar_or_batch import erfc
 from rasp_tuner.types import Limit, Margin, Metric
 
 ROUNDING = 1e-12  # of a limit: what is closer lies on it
-NORMAL_80 = 1.2816  # deviations that nine in ten stay below, of a normal distribution
 
 
 class LimitModel:
@@ -66,7 +66,7 @@ class LimitModel:
         """How far `point` [d] stays from the limit, in the metric's own units."""
         (mean,), (deviation,), limit = self._outlook(context, point[None])
         own = self.engine.objective.own_units
-        expected, bound, most = (self._sign * own(y) for y in (mean, mean + NORMAL_80 * deviation, limit))
+        expected, bound, most = (self._sign * own(y) for y in (mean, mean + NINE_IN_TEN * deviation, limit))
         return Margin(expected, bound, most, _below(mean, deviation, limit))
 
     def _outlook(self, context: Array, points: Array) -> tuple[list[float], list[float], float]:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.base.common_constants import LIKELY
+from rasp_tuner.base.common_constants import LIKELY, NINE_IN_TEN
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, PointAndDefault
@@ -51,7 +51,6 @@ DRAWN, AROUND = 128, 64  # candidates in a larger space: anywhere; around each g
 NEAR = np.array([0.02, 0.07, 0.2])  # deviations of small moves of scales: three lengths, since none is known
 LONG = 8 * SHORT  # settings of a list, of which it is looked at whether they keep the limits
 BETWEEN = np.linspace(0.0, 1.0, 13)[1:-1, None]  # shares of a way
-KEPT_ROOM = 1.2816  # deviations, in which nine runs in ten keep a limit (LIMIT_KEPT)
 FARTHEST = 30.0  # deviations, beyond which a normal number does not go
 FAR = -20.0  # in units of sqrt(3) deviations: below, the gain of a Student's t has its asymptotic form
 
@@ -112,7 +111,7 @@ class FindBelief(GpBelief):
         if room is None or not len(found.points):
             return found
         spare = room(found.points)
-        safe = spare >= KEPT_ROOM
+        safe = spare >= NINE_IN_TEN
         order = np.lexsort([np.where(safe, found.mean, -spare), ~safe])
         points, mean, variance = (a[order] for a in found[:3])
         return MeasuredHere(points, mean, variance, *found[3:5], spare[order], int(safe.sum()))
@@ -210,7 +209,7 @@ class FindBelief(GpBelief):
         pending: Array = scope.pending  # type: ignore[assignment]  # there are some
         means = self._known(pending)[0]
         if scope.room is not None:
-            means = means[scope.room(pending) >= KEPT_ROOM]
+            means = means[scope.room(pending) >= NINE_IN_TEN]
         return min(float(found.mean[0]), float(means.min(initial=math.inf)))
 
     def _shortlist(self, rng: np.random.Generator, among: Array, room: Room | None) -> Array:
@@ -264,7 +263,7 @@ class FindBelief(GpBelief):
         rival[0] = 2.0 * mean[0] - mean[1] if safe > 1 else -np.inf
         gain = normal_gain(rival - mean, variance / np.sqrt(variance + self._noise))
         moved = variance[safe:] / (variance[safe:] + self._noise)  # as much as one more run moves what is expected
-        gain[safe:] *= below((found.room[safe:] - KEPT_ROOM) / moved)  # then it would keep the limits
+        gain[safe:] *= below((found.room[safe:] - NINE_IN_TEN) / moved)  # then it would keep the limits
         if not safe:
             gain = below(found.room)
         for i in (-gain).argsort(kind="stable").tolist():
