@@ -253,3 +253,166 @@ def test_an_ask_in_another_situation_is_no_news_here():
     other._rng = np.random.default_rng(0)
     tuner._rng = np.random.default_rng(0)
     assert tuner.ask({"input": "dot"}).params == other.ask({"input": "dot"}).params
+
+
+def within(knobs, default, metrics, work, runs, inputs=("a",), seed=0, noise=0.0):
+    """A search under limits: the tuner, and what ran on each input."""
+    tuner = Tuner(knobs, metrics, {"input": Category()}, default, goal="find", seed=seed)
+    rng, ran = np.random.default_rng(seed), {input: [] for input in inputs}
+    for step in range(runs):
+        input = inputs[step % len(inputs)]
+        suggestion = tuner.ask({"input": input})
+        ran[input].append(suggestion.params)
+        found = work(suggestion.params, input)
+        tuner.tell(suggestion.id, {name: value * math.exp(noise * rng.normal()) for name, value in found.items()})
+    return tuner, ran
+
+
+PRESETS = {
+    "preset": Categorical(["a", "b", "c", "d", "e", "f"], ordered=True),
+    "window": Int(0, 9),
+    "threads": Int(1, 4),
+}
+USUAL = {"preset": "d", "window": 2, "threads": 1}
+SPEED = {"a": 0.2, "b": 0.3, "c": 0.5, "d": 0.7, "e": 1.0, "f": 1.6}
+SIZE = {"a": 4.0, "b": 2.0, "c": 1.3, "d": 1.05, "e": 1.0, "f": 0.95}
+
+
+def packed(params, input):
+    """Fast presets and many threads are large; a wide window is small, and slow far from 3."""
+    more = 0.05 if input == "b" else 0.0
+    return {
+        "cost": SPEED[params["preset"]] * (1.0 + 0.02 * (params["window"] - 3) ** 2) / params["threads"] ** 0.5,
+        "size": SIZE[params["preset"]] - 0.05 * params["window"] + 0.03 * params["threads"] + more,
+    }
+
+
+def best_packed(most, input):
+    every = [
+        {"preset": preset, "window": window, "threads": threads}
+        for preset in SPEED
+        for window in range(10)
+        for threads in range(1, 5)
+    ]
+    return min(packed(params, input)["cost"] for params in every if packed(params, input)["size"] <= most)
+
+
+@pytest.mark.parametrize("limit", [{"max": 1.235}, {"at_most": "1.255 default"}])
+@pytest.mark.parametrize("seed", range(2))
+def test_with_a_limit_the_best_that_keeps_it_is_found(limit, seed):
+    metrics = {"cost": Metric("min", scale="log"), "size": Metric("min", weight=0.0, **limit)}
+    tuner, ran = within(PRESETS, USUAL, metrics, packed, 60, ("a", "b"), seed)
+    for input, settings in ran.items():
+        most = limit.get("max", 1.255 * packed(USUAL, input)["size"])
+        found = packed(tuner.recommend({"input": input}), input)
+        assert found["size"] <= most
+        assert found["cost"] <= 1.02 * best_packed(most, input)
+        assert len({tuple(params.values()) for params in settings}) >= 28
+
+
+def test_where_the_default_breaks_a_limit_what_keeps_it_is_looked_for():
+    metrics = {"cost": Metric("min", scale="log"), "size": Metric("min", weight=0.0, max=0.755)}
+    tuner, ran = within(PRESETS, {**USUAL, "preset": "a"}, metrics, packed, 40)
+    first = next(i for i, params in enumerate(ran["a"]) if packed(params, "a")["size"] <= 0.755)
+    assert first <= 16  # one setting in six keeps it, and none with another preset alone
+    found = packed(tuner.recommend({"input": "a"}), "a")
+    assert found["size"] <= 0.755
+    assert found["cost"] <= 1.02 * best_packed(0.755, "a")
+
+
+def test_with_a_limit_on_continuous_knobs():
+    def work(params, input):
+        del input
+        return {
+            "cost": math.exp(2.0 * (params["x"] - 1.0) ** 2 + (params["y"] - 0.3) ** 2),
+            "size": 0.2 + params["x"] + 0.5 * (params["y"] - 0.5) ** 2,
+        }
+
+    metrics = {"cost": Metric("min", scale="log"), "size": Metric("min", weight=0.0, max=0.8)}
+    knobs, default = {"x": Float(0, 1), "y": Float(0, 1)}, {"x": 0.2, "y": 0.5}
+    tuner, _ = within(knobs, default, metrics, work, 30)
+    found = work(tuner.recommend({"input": "a"}), "a")
+    assert found["size"] <= 0.8
+    assert found["cost"] < 1.02 * math.exp(2.0 * 0.41**2)  # near x = 0.59, y = 0.4
+
+
+def test_what_lies_on_a_limit_is_not_run_for_ever():
+    """Noise alone decides whether such a setting keeps it: more runs would not tell."""
+    metrics = {"cost": "min", "size": Metric("min", weight=0.0, max=5.0)}
+    knobs, default = {"size": Int(1, 10), "mode": Categorical([*"abcdefgh"])}, {"size": 1, "mode": "a"}
+
+    def work(params, input):
+        del input
+        return {"cost": 1.0 / params["size"] + 0.01 * ord(params["mode"]), "size": float(params["size"])}
+
+    _, ran = within(knobs, default, metrics, work, 40, noise=0.01)
+    runs = [tuple(params.values()) for params in ran["a"]]
+    assert max(map(runs.count, runs)) <= 4
+
+
+def test_a_run_is_ended_behind_the_best_that_keeps_the_limits():
+    """The fastest setting breaks the limit: to be slower than that is no reason to end a run."""
+    metrics = {"cost": "min", "size": Metric("min", weight=0.0, max=2.0)}
+    tuner = Tuner({"mode": Categorical([*"abcdef"])}, metrics, default={"mode": "a"}, goal="find")
+    for mode, cost, size in [("a", 1.0, 1.0), ("b", 0.1, 9.0), ("c", 0.8, 1.0), ("d", 1.2, 1.1)]:
+        for _ in range(2):
+            tuner.observe(None, {"mode": mode}, {"cost": cost, "size": size})
+    suggestion = tuner.ask()
+    assert suggestion.params["mode"] in "ef"
+    assert 0.8 < suggestion.stop < 1.2
+    assert tuner.recommend() == {"mode": "c"}
+    assert tuner.ask_for(None, {"mode": "e"}).stop is None
+
+
+def test_asks_in_flight_with_limits_get_different_looks():
+    metrics = {"cost": Metric("min", scale="log"), "size": Metric("min", weight=0.0, max=1.2)}
+    tuner, _ = within(PRESETS, USUAL, metrics, packed, 12)
+    asked = [tuner.ask({"input": "a"}).params for _ in range(5)]
+    assert len({tuple(params.values()) for params in asked}) == 5
+
+
+def test_a_long_list_is_searched_within_limits():
+    knobs = {f"k{i}": Bool() for i in range(12)}
+    rng = np.random.default_rng(5)
+    rows = [dict(zip(knobs, map(bool, row), strict=True)) for row in rng.integers(0, 2, (1800, 12))]
+    metrics = {"cost": Metric("min", scale="log"), "size": Metric("min", weight=0.0, max=4.5)}
+    default = min(rows, key=lambda row: sum(row.values()))
+    tuner = Tuner(knobs, metrics, default=default, goal="find", seed=1)
+    listed, kept = tuner.listed(rows), []
+    for _ in range(40):
+        suggestion = tuner.ask(among=listed)
+        on = sum(suggestion.params.values())
+        tuner.tell(suggestion.id, {"cost": 2.0 ** -sum(suggestion.params[f"k{i}"] for i in range(6)), "size": 1.0 * on})
+        kept.append((on <= 4, sum(suggestion.params[f"k{i}"] for i in range(6))))
+    assert max(speed for fine, speed in kept if fine) == 4  # the best there is within the limit
+    assert tuner.recommend(among=rows) is not None
+
+
+@pytest.mark.parametrize("levels", [11, 30, 99])
+def test_what_is_known_without_noise_does_not_run_again(levels):
+    """Also where a value's place in the box has rounding errors, or many values are taken for a continuum."""
+    tuner = Tuner({"x": Int(0, levels)}, {"loss": "min"}, {"input": Category()}, {"x": 5}, goal="find")
+    ran = {"a": [], "b": []}
+    for step in range(60):
+        input = "ab"[step % 2]
+        suggestion = tuner.ask({"input": input})
+        x = suggestion.params["x"]
+        ran[input].append(x)
+        tuner.tell(suggestion.id, {"loss": 0.21 if x == 7 else 1.0 + 0.001 * x})
+    for input, values in ran.items():
+        assert len(set(values)) == min(30, levels + 1)
+        assert levels > 11 or tuner.recommend({"input": input}) == {"x": 7}
+
+
+def test_what_is_far_better_elsewhere_is_looked_at_soon():
+    tuner = Tuner({"x": Int(0, 11)}, {"loss": "min"}, {"input": Category()}, {"x": 5}, goal="find")
+    for x in (5, 0, 11, 2, 9):
+        for input in "ab":
+            tuner.observe({"input": input}, {"x": x}, {"loss": 1.0 + 0.001 * x})
+    tuner.observe({"input": "b"}, {"x": 7}, {"loss": 0.21})
+    looks = []
+    for _ in range(3):
+        suggestion = tuner.ask({"input": "a"})
+        looks.append(suggestion.params["x"])
+        tuner.tell(suggestion.id, {"loss": 0.21 if looks[-1] == 7 else 1.0 + 0.001 * looks[-1]})
+    assert 7 in looks

@@ -1,6 +1,7 @@
 """Numbers that several parts of the engine mean the same by. What they are good for is said where they are used."""
 
 LIKELY = 0.5  # probability, from which on something is rather so than not
+NINE_IN_TEN = 1.2816  # deviations that nine in ten stay below, of a normal distribution
 NOISE_DEVIATIONS = 2.0  # that noise alone explains
 ODD_DEVIATIONS = 3.0  # noise alone hardly explains them: what is beyond counts less, or is looked at again
 ABSURD_DEVIATIONS = 5.0  # noise never explains them

@@ -17,7 +17,7 @@ from rasp_tuner.base.threads import one_thread
 from rasp_tuner.base.trusted_range import SHORT
 from rasp_tuner.contexts.context_bounds import ContextBounds
 from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
-from rasp_tuner.engine import intake, stops
+from rasp_tuner.engine import intake, safety, stops
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Bill, ByExpert, Choice, Family, RunOutcome, SearchBelief, predict_one
@@ -28,18 +28,6 @@ from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.measured_bill import MeasuredBill
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
-from rasp_tuner.engine.safety import (
-    NORMAL_90,
-    Against,
-    Calibration,
-    against,
-    cost,
-    legal_choice,
-    legal_point,
-    within_budget,
-    within_guard,
-    worth_switching,
-)
 from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.settings import EngineSettings
 from rasp_tuner.engine.trials import Trials, trials_of
@@ -51,6 +39,7 @@ from rasp_tuner.optimizer.optimizer import (
     LatestSamples,
     LearnResult,
     Proposal,
+    Room,
     Scope,
     Stateful,
 )
@@ -78,7 +67,7 @@ class Engine:
         self._first_looks = len(self.default) + 1
         self._context_dim = context_dim
         self._budget = None if settings.budget is None else BudgetLedger(settings.budget)
-        self._calibration, self._stops, self._measured = Calibration(), stops.StopsInARow(), MeasuredBill()
+        self._calibration, self._stops, self._measured = safety.Calibration(), stops.StopsInARow(), MeasuredBill()
         self.dims = Dims(len(self.default), context_dim, objective.columns)
         self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
         self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
@@ -87,7 +76,7 @@ class Engine:
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
         self._expected: tuple[Belief, Array, float, ByExpert] | None = None  # of a point and its target, by a belief
-        self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
+        self._compared: dict[bytes, safety.Against] = {}  # points beside the default, by that belief
         self._owed: Bill | None = None  # what own steps have cost, by that belief
         family.reweigh(objective.weights)
 
@@ -134,9 +123,9 @@ class Engine:
         if self.watch.count[0]:
             return self._check_of_unit(belief, current)
         if self.settings.find:
-            found = legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
-            return Proposal(found.point, self._reasons(belief, found))
-        choice = legal_choice(self._rules, belief, belief.choose(rng))
+            found = safety.legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
+            return Proposal(found.point, self._reasons(belief, found, scope.room))
+        choice = safety.legal_choice(self._rules, belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
         elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
@@ -197,14 +186,14 @@ class Engine:
             return None
         belief = engine.believe(context)
         best = belief.best() if engine.settings.find else None
-        return engine._proven(belief) if best is None else legal_point(engine._rules, belief, best)
+        return engine._proven(belief) if best is None else safety.legal_point(engine._rules, belief, best)
 
     def expect(self, context: Array, point: Array) -> Expected | None:
         engine, context = self.answers(context)
         if not engine.objective.seen:
             return None
         mean, variance = predict_one(engine.believe(context), point)
-        half = NORMAL_90 * engine.wider * math.sqrt(max(variance, 0.0))
+        half = safety.NORMAL_90 * engine.wider * math.sqrt(max(variance, 0.0))
         return Expected(*(engine.objective.own_units(y) for y in (mean, mean - half, mean + half)))
 
     def knows(self, context: Array, point: Array) -> bool:
@@ -238,7 +227,7 @@ class Engine:
         engine, context = self.answers(context)
         return engine.believe(context).predict(points)[0]
 
-    def versus(self, context: Array, point: Array) -> Against:
+    def versus(self, context: Array, point: Array) -> safety.Against:
         """A point compared with the default in this context; something must have been learned."""
         engine, context = self.answers(context)
         return engine.beside(engine.believe(context), point)
@@ -322,12 +311,12 @@ class Engine:
             yield "budget", self._budget
             yield "measured", self._measured
 
-    def beside(self, belief: Belief, point: Array) -> Against:
+    def beside(self, belief: Belief, point: Array) -> safety.Against:
         """A point compared with the default by the latest belief, with a deviation as wide as calibration asks for."""
         key = point.tobytes()
         found = self._compared.get(key)
         if found is None:  # what was compared is forgotten when the factor changes
-            found = self._compared[key] = against(belief, point, self.default, self.wider)
+            found = self._compared[key] = safety.against(belief, point, self.default, self.wider)
         return found
 
     def _proven(self, belief: Belief) -> Array:
@@ -335,7 +324,7 @@ class Engine:
         best = belief.best()
         if best is None:
             return self.default
-        best = legal_point(self._rules, belief, best)
+        best = safety.legal_point(self._rules, belief, best)
         return best if self.beside(belief, best).proven else self.default
 
     def _replaced(self, belief: Belief, choice: Choice, harmless: Harmless, why: str) -> Choice:
@@ -349,7 +338,7 @@ class Engine:
 
     def _within_guard(self, belief: Belief, point: Array) -> bool:
         guard = self.settings.guard
-        return guard is None or bool(within_guard(self.objective, guard, self.beside(belief, point)))
+        return guard is None or bool(safety.within_guard(self.objective, guard, self.beside(belief, point)))
 
     def _within_budget(self, belief: Belief, point: Array) -> bool:
         """Whether the bill stays within the budget, with its deviation; or falls."""
@@ -357,7 +346,7 @@ class Engine:
         if ledger is None or offer.deviation == 0.0:
             return True
         if bill is None:
-            return bool(within_budget(self.objective, ledger, offer))
+            return bool(safety.within_budget(self.objective, ledger, offer))
         price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
         wider, deviation = self.wider, worse - price
         before = wider * math.sqrt(bill.variance)
@@ -405,7 +394,7 @@ class Engine:
 
     def _worth_switching(self, belief: Belief, choice: Choice, current: Array) -> Choice:
         cost = self.settings.switching_cost
-        return worth_switching(belief, choice, current, cost, self.objective.own_units) if cost > 0.0 else choice
+        return safety.worth_switching(belief, choice, current, cost, self.objective.own_units) if cost > 0.0 else choice
 
     def _learn_early_failures(self) -> None:
         while self._early:
@@ -449,7 +438,7 @@ class Engine:
             if ended is not None:  # what it cost is known
                 paid = float(self.objective.relative(ended - known.level, known.level))
             else:
-                paid = 0.0 if hindsight else cost(self.objective, known, error, belief.noise, failed)
+                paid = 0.0 if hindsight else safety.cost(self.objective, known, error, belief.noise, failed)
             self._budget.record(paid)
         if asked is not None and self._is_measured:
             offer = None if belief is None else self.beside(belief, point)
@@ -492,7 +481,7 @@ class Engine:
         scales = ", ".join(f"{name} {scale}" for name, scale in self.scales.items())
         log.info("the scale of a metric has changed (%s); now: %s", why, scales)
 
-    def _reasons(self, belief: Belief, choice: Choice) -> Reasons:
+    def _reasons(self, belief: Belief, choice: Choice, room: Room | None = None) -> Reasons:
         """Why this choice: copies, since a belief is large."""
         beside, objective = None, self.objective
         if objective.seen >= FORECAST_FROM_SAMPLES:
@@ -501,13 +490,14 @@ class Engine:
         similar, weights = belief.similar().copy(), belief.weights.copy()
         return Reasons(
             choice, self.default, beside, similar, weights, self.family.experts, belief.noise, factor, *units,
-            self._stop(belief, choice.point),
+            self._stop(belief, choice.point, room),
         )  # fmt: skip
 
-    def _stop(self, belief: Belief, point: Array) -> float | None:
+    def _stop(self, belief: Belief, point: Array, room: Room | None) -> float | None:
         """The cost from which on a run of a point should be ended, in the metric's own units; None: it should not."""
         if self.settings.find:
-            return stops.stop_behind_best(self.objective, belief, point, self.wider)
+            best = belief.best() if room is None else cast("SearchBelief", belief).best_within(room)
+            return stops.stop_behind_best(self.objective, belief, point, best, self.wider)
         booked = None if not stops.can_stop(self.objective) or self._at_default(point) else self._booked(self._bill())
         if booked is None:
             return None

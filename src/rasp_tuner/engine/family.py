@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.optimizer.optimizer import LatestSamples, Scope, Stateful
+from rasp_tuner.optimizer.optimizer import LatestSamples, Room, Scope, Stateful
 from rasp_tuner.types import Slots
 
 
@@ -114,6 +114,9 @@ class SearchBelief(Belief, Protocol):
 
     def search(self, rng: np.random.Generator, scope: Scope) -> Choice:
         """The next look, within the scope."""
+
+    def best_within(self, room: Room) -> Array | None:
+        """The best of what was measured here and keeps the limits; of none such the likeliest. None if nothing was."""
 
 
 class Predicting(Protocol):

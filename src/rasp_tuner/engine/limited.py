@@ -3,24 +3,27 @@
 ask    what the engine would try -> is it likely to keep every limit? -> else as far towards it as is
 tell   the engine learns what is minimised, every limit's model learns its own metric; a failure is learned by all
 
-About one run in ten may break a limit, and two more at the start: without any risk nothing would be learned. A run
+A search (goal "find") is told how far from the limits settings stay, and looks for the best that keeps them. Else
+about one run in ten may break a limit, and two more at the start: without any risk nothing would be learned. A run
 that breaks one is paid back by ten that do not. Where nothing is known to keep the limits, that is what is looked for.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.base.common_constants import LIKELY
+from rasp_tuner.base.common_constants import LIKELY, NINE_IN_TEN
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import Field, checked, under
 from rasp_tuner.engine.engine import Engine
+from rasp_tuner.engine.family import SearchBelief
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable
-from rasp_tuner.optimizer.optimizer import ANY, Expected, LearnResult, Proposal, Scope
+from rasp_tuner.optimizer.optimizer import ANY, Expected, LearnResult, Proposal, Room, Scope
 from rasp_tuner.space import Layout
 from rasp_tuner.types import LIMIT_KEPT, Margin, Metric, Why
 
@@ -70,10 +73,9 @@ class LimitedEngine:
         return self.main.uses_blas or any(model.engine.uses_blas for model in self.limits)
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
-        if scope.among is not None and self._know:
-            kept = self._kept(context, scope.among)
-            likely = kept >= LIKELY if (kept >= LIKELY).any() else kept == kept.max()
-            return self.main.propose(context, current, rng, scope._replace(among=scope.among[likely]))
+        if self._finds:
+            room = self._room(context) if self._know else None
+            return self.main.propose(context, current, rng, scope._replace(room=room))
         wanted = self.main.propose(context, current, rng, scope)
         if wanted is None or not self._know:
             return wanted
@@ -91,7 +93,8 @@ class LimitedEngine:
         return self._instead(wanted, reached, "on the way to the {}, as far as is safe")
 
     def reasons_at(self, context: Array, point: Array, source: str) -> Why:
-        return self.main.reasons_at(context, point, source)
+        why = self.main.reasons_at(context, point, source)
+        return replace(why.explanation(), stop=None) if self._finds else why  # the best may break a limit
 
     def tell(
         self,
@@ -130,6 +133,8 @@ class LimitedEngine:
         best = self.main.best_known(context)
         if best is None or not self._know:
             return best
+        if self._finds:
+            return self._found(context)
         ground = self._safe_ground(context, best)
         kept = self._kept(context, ground)
         start = self._best_of(context, ground, kept)
@@ -143,7 +148,7 @@ class LimitedEngine:
         if self._kept(context, self._default[None])[0] < LIMIT_KEPT:
             return point
         offer = self.main.versus(context, point)
-        return point if (offer.better >= LIKELY if self.main.settings.find else offer.proven) else self._default
+        return point if offer.proven else self._default
 
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         return {model.name: model.margin(context, point) for model in self.limits} if self._know else {}
@@ -183,6 +188,24 @@ class LimitedEngine:
     def _know(self) -> bool:
         return all(model.knows for model in self.limits)
 
+    @property
+    def _finds(self) -> bool:
+        return self.main.settings.find
+
+    def _room(self, context: Array) -> Room:
+        """How far settings stay within the limits here."""
+        return lambda points: np.min([model.room(context, points) for model in self.limits], axis=0)
+
+    def _found(self, context: Array) -> Array | None:
+        """The best that was measured here and keeps the limits."""
+        engine, seen = self.main.answers(context)
+        belief, room = cast("SearchBelief", engine.believe(seen)), self._room(context)
+        best = belief.best_within(room)
+        best = belief.best() if best is None else best
+        if best is None or room(self._default[None])[0] < NINE_IN_TEN:
+            return best
+        return best if engine.beside(belief, best).better >= LIKELY else self._default
+
     def _kept(self, context: Array, points: Array) -> Array:
         """[n] probability that a run keeps the limit it is most likely to break."""
         kept: Array = np.min([model.kept(context, points) for model in self.limits], axis=0)
@@ -212,7 +235,7 @@ class LimitedEngine:
 
     def _safe_ground(self, context: Array, *more: Array) -> Array:
         """[n, d] the default, what was tried lately, and what keeps each limit best."""
-        latest = self.main.recent().points[::-1][: None if self.main.settings.find else TRIED]
+        latest = self.main.recent().points[::-1][:TRIED]
         own = [model.engine.best_known(context) for model in self.limits]
         points = [self._default, *latest, *more, *(point for point in own if point is not None)]
         return np.unique(np.array([self._legal(point) for point in points]), axis=0)

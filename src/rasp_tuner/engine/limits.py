@@ -8,13 +8,15 @@ import math
 
 import numpy as np
 
+from rasp_tuner.base.common_constants import NINE_IN_TEN
 from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.engine import Engine
+from rasp_tuner.engine.family import predict_one
 from rasp_tuner.engine.safety import FAR
 from rasp_tuner.engine.scalar_or_batch import erfc
 from rasp_tuner.types import Limit, Margin, Metric
 
-NORMAL_80 = 1.2816  # deviations that nine in ten stay below, of a normal distribution
+ROUNDING = 1e-12  # of a limit: what is closer lies on it
 
 
 class LimitModel:
@@ -43,11 +45,28 @@ class LimitModel:
         means, deviations, limit = self._outlook(context, points)
         return np.array([_below(mean, deviation, limit) for mean, deviation in zip(means, deviations, strict=True)])
 
+    def room(self, context: Array, points: Array) -> Array:
+        """[n] how many deviations below the limit a run at each of points [n, d] is expected; for a search."""
+        belief, engine = self.engine.believe(context), self.engine
+        means, variances = belief.predict(points)
+        if self.limit.relative:
+            level, unsure = predict_one(belief, engine.default)
+            limit = engine.objective.target_of(self.limit.value * self._sign * engine.objective.own_units(level))
+            itself = (points == engine.default).all(axis=1)
+            wide = engine.wider * np.sqrt(np.where(itself, 0.0, variances + unsure))
+        else:
+            limit = engine.objective.target_of(self.limit.value)
+            wide = engine.factor * np.sqrt(np.maximum(variances + belief.noise, SMALLEST))
+        apart = limit - means
+        apart = np.where(np.abs(apart) <= ROUNDING * abs(limit), 0.0, apart)
+        room: Array = np.where(wide > 0.0, apart / np.maximum(wide, SMALLEST), np.where(apart >= 0.0, FAR, -FAR))
+        return np.clip(room, -FAR, FAR)
+
     def margin(self, context: Array, point: Array) -> Margin:
         """How far `point` [d] stays from the limit, in the metric's own units."""
         (mean,), (deviation,), limit = self._outlook(context, point[None])
         own = self.engine.objective.own_units
-        expected, bound, most = (self._sign * own(y) for y in (mean, mean + NORMAL_80 * deviation, limit))
+        expected, bound, most = (self._sign * own(y) for y in (mean, mean + NINE_IN_TEN * deviation, limit))
         return Margin(expected, bound, most, _below(mean, deviation, limit))
 
     def _outlook(self, context: Array, points: Array) -> tuple[list[float], list[float], float]:

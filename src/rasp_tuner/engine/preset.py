@@ -61,7 +61,8 @@ def _build(
     for name, metric in table.metrics.items():
         if metric.limit is not None:
             own = {name: Metric(metric.direction, scale=metric.scale)}
-            limits.append(LimitModel(name, metric, metric.limit, _engine(EngineSettings(), layout, context_dim, own)))
+            engine = _engine(EngineSettings(find=typed.find), layout, context_dim, own)
+            limits.append(LimitModel(name, metric, metric.limit, engine))
     return LimitedEngine(main, limits, table, list(minimised), layout) if limits else main
 
 

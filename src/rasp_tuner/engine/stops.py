@@ -77,9 +77,10 @@ def stop_of(objective: Objective, offer: Against, noise: float, wider: float, le
     return float(objective.own_units(level + gap))
 
 
-def stop_behind_best(objective: Objective, belief: Belief, point: Array, wider: float) -> float | None:
+def stop_behind_best(
+    objective: Objective, belief: Belief, point: Array, best: Array | None, wider: float
+) -> float | None:
     """The same where the best is looked for: what is clearly behind it cannot be it. None before the best ran here."""
-    best = belief.best()
     if best is None or not can_stop(objective) or np.array_equal(point, best):
         return None
     level, variance = predict_one(belief, best)

@@ -3,7 +3,7 @@
 Also the nouns that pass between an optimizer and its caller.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, Self
 
@@ -11,6 +11,9 @@ import numpy as np
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.types import Budget, Margin, Metric, Slots, Why
+
+# [m] how far settings [m, d] are expected to stay within the limit they are closest to, in deviations of one run
+Room = Callable[[Array], Array]
 
 FAILED_ERROR = 1.0  # the error on record of a run that failed: as bad as errors get
 
@@ -105,6 +108,7 @@ class Scope(NamedTuple):
 
     among: Array | None = None  # [m, d] settings that can run; None: all that are legal
     pending: Array | None = None  # [k, d] settings that run in this context now, without an answer yet
+    room: Room | None = None  # of limits that are to be kept in the end; None: there are none
 
 
 ANY = Scope()

@@ -1,6 +1,6 @@
 """Space: named knobs <-> points of the unit box; and Layout, what models know of that box."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -35,6 +35,7 @@ class Layout:
     unordered: tuple[bool, ...]  # choices without an order
     default: Array  # [d]
     rules: Rules | None = None  # what ties knobs together, if anything does
+    snap: Callable[[Array], Array] | None = None  # the legal point nearest to a point [d]; None: all are legal
 
     @classmethod
     def continuous(cls, dim: int) -> "Layout":
@@ -131,7 +132,7 @@ class Space:
         axes = [axis for knob in self.knobs.values() for axis in axes_of(knob)]
         unordered = tuple(isinstance(axis, Categorical) and not axis.ordered and axis.levels > 2 for axis in axes)
         rules = self.rules if self.rules is not None and self.rules.tie_knobs else None
-        return Layout(tuple(_positions(axis) for axis in axes), unordered, default, rules)
+        return Layout(tuple(_positions(axis) for axis in axes), unordered, default, rules, self.snap)
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` takes it; constraints and the default are not part of it."""
@@ -195,4 +196,4 @@ def _positions(axis: Axis) -> Array | None:
         return np.array([axis.to_unit(choice) for choice in axis.choices])
     if isinstance(axis, Int) and axis.log:
         return np.array([axis.to_unit(value) for value in range(axis.low, axis.high + 1)])
-    return np.linspace(0.0, 1.0, axis.levels)
+    return np.arange(axis.levels) / (axis.levels - 1)  # to the last bit as `to_unit` gives them

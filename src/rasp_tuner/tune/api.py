@@ -24,7 +24,6 @@ from rasp_tuner.tune.progress import Progress
 from rasp_tuner.tune.report import as_html
 from rasp_tuner.tune.result import TuneResult, conclude
 from rasp_tuner.tune.situations import situations_of
-from rasp_tuner.tune.something_new import instead_of_repeat
 from rasp_tuner.tune.study import StopRules, TuneStudy, build_study
 
 log = logging.getLogger("rasp_tuner.tune")
@@ -101,7 +100,7 @@ def run_study(
         warned = told = False
         try:
             while not session.is_over(limits):
-                session.step(lambda *where: instead_of_repeat(session, *where))
+                session.step()
                 progress.step(session, limits)
                 if not warned and (warned := len(session.runs) >= NOISE_FROM_RUNS and session.noise() is not None):
                     _warn_of_noise(session, progress)

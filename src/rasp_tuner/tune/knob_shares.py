@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from rasp_tuner.page.words import value_words
-from rasp_tuner.space import Params, Value
+from rasp_tuner.space import Categorical, Params, Value
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.playoff import IDLE, Rounds, known_rounds, run_round, with_default, with_value
 from rasp_tuner.tune.situations import Case, cases_of
-from rasp_tuner.tune.something_new import values_of
 from rasp_tuner.tune.verdict import goals_of, log_cost
 
 FEWEST_ROUNDS, MOST_ROUNDS = 4, 8  # the more only where noise asks for it
@@ -132,7 +133,7 @@ class _Expected:
     def left_alone(self, params: Params, name: str) -> KnobShare:
         """A knob at its default: whether it seems to do nothing, or its default to be the best."""
         costs = []
-        for value in values_of(self._session.study.knobs[name], self._session, name, LOOKED_AT):
+        for value in values_of(self._session, name):
             offer = with_value(self._session, params, name, value)
             if offer is not None and offer != params and (cost := self.cost(offer, params)) is not None:
                 costs.append(cost)
@@ -215,6 +216,15 @@ class _Check:
             else:
                 shares.append(_share(self._session, params, name, changes.get(name), measured=True))
         return shares
+
+
+def values_of(session: Session, name: str) -> list[Value]:
+    """Some values of a knob, from end to end; all choices."""
+    knob, space = session.study.knobs[name], session.study.space
+    if isinstance(knob, Categorical):
+        return list(knob.choices)
+    found = (space.from_unit(np.full(space.dim, at)) for at in np.linspace(0.0, 1.0, LOOKED_AT))
+    return list(dict.fromkeys(one[name] for one in found if name in one))
 
 
 def _can_be_told(table: Rounds, settings: int) -> bool:

@@ -132,14 +132,12 @@ class Session:
             return True
         return limits.time_s is not None and self.spent_s >= limits.time_s
 
-    def step(self, instead: Callable[[str | None, dict[str, ContextValue], Params], Params] | None = None) -> Run:
-        """Measure one setting. It counts once the journal has it. `instead` may put another setting in its place."""
+    def step(self) -> Run:
+        """Measure one setting. It counts once the journal has it."""
         is_control, input = self._plan()
         context = self.read_context(input)
         suggestion = None if is_control else self.tuner.ask(self.given(context))
         params = dict(self.study.default) if suggestion is None else suggestion.params
-        if suggestion is not None and instead is not None:
-            params = instead(input, context, params)
         stop_s = None if suggestion is None else self.stop_of(suggestion.stop)
         done, beside = self._measured(params, input, stop_s)
         run = Run(

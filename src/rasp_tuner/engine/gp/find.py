@@ -4,7 +4,12 @@ A look is worth what the recommendation gains by it, E[max(best - y, 0)]. For a 
 is Student's t around the model's forecast: the model may be wrong. For one that was, y is normal, and moves only as far
 as one more run moves its mean. So a setting runs again only to tell it from the best, and all other runs go to
 something new. Every value of a knob with few values runs once in each situation: the first looks go to such values,
-later every second one.
+later every second one. What came out far better elsewhere than was expected, which the model takes for an outlier, runs
+here next. No setting that is known runs as a new one.
+
+Where there are limits, the best is the best that keeps them, and a look gains what it may improve on that times the
+probability that it keeps them: a run that breaks a limit costs nothing. While nothing is known to keep them, the look
+is the one that is likeliest to.
 
 What was measured here outweighs what the model makes of all else. Of a setting that was measured here
 
@@ -25,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.base.common_constants import LIKELY, NINE_IN_TEN
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, PointAndDefault
@@ -32,20 +38,25 @@ from rasp_tuner.engine.gp.knobs import MOST_FEW, SAME_LEVEL, Knobs
 from rasp_tuner.engine.gp.model import scatter_of
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
 from rasp_tuner.engine.gp.search import STEP, best_point, moves, point_keys, snapped
-from rasp_tuner.optimizer.optimizer import ANY, Scope
+from rasp_tuner.optimizer.optimizer import ANY, Room, Scope
 
 HERE = 0.98  # of the greatest likeness of a row: rows so alike count as measured in this situation
 GUESSED_REPEATS = 2.0  # that the fitted noise is worth, beside the scatter of real ones
 WORTH_A_RUN = 0.01  # in units of a: to tell settings apart that differ by less, nothing runs again while there is new
+MOST_VALUES = 12  # of an ordered knob, all of which run once
 FIRST_LOOKS = MOST_FEW  # runs in a situation that go to untried values, one knob at a time; later every second one
 ALL_POINTS = 1024  # settings of a small space, all of which are candidates
 SHORT = 192  # settings of a long list that are looked at: the best by their effects, and as many others
 DRAWN, AROUND = 128, 64  # candidates in a larger space: anywhere; around each good point
 NEAR = np.array([0.02, 0.07, 0.2])  # deviations of small moves of scales: three lengths, since none is known
+LONG = 8 * SHORT  # settings of a list, of which it is looked at whether they keep the limits
+BETWEEN = np.linspace(0.0, 1.0, 13)[1:-1, None]  # shares of a way
 FARTHEST = 30.0  # deviations, beyond which a normal number does not go
 FAR = -20.0  # in units of sqrt(3) deviations: below, the gain of a Student's t has its asymptotic form
 
 UNTRIED, NEW, AGAIN = "a value that did not run here yet", "something new", "once more, to be sure"
+GOOD_NEWS = "far better elsewhere than was expected"
+LIKELIEST = "likely to keep the limits, as nothing known does"
 
 
 class MeasuredHere(NamedTuple):
@@ -56,6 +67,8 @@ class MeasuredHere(NamedTuple):
     variance: Array  # [k]
     runs: float  # of all of them
     misfit: float  # c
+    room: Array  # [k] how far each stays within the limits
+    safe: int  # how many surely keep them: they come first
 
 
 class FindBelief(GpBelief):
@@ -89,48 +102,90 @@ class FindBelief(GpBelief):
         mean = np.bincount(back.ravel(), weighted) / total
         fine = [key not in self._barred for key in point_keys(points)]
         order = np.flatnonzero(fine)[mean[fine].argsort(kind="stable")]
-        return MeasuredHere(points[order], mean[order], 1.0 / total[order], float(runs.sum()), misfit)
+        room, k = np.full(len(order), np.inf), len(order)
+        return MeasuredHere(points[order], mean[order], 1.0 / total[order], float(runs.sum()), misfit, room, k)
+
+    def _within(self, room: Room | None) -> MeasuredHere:
+        """What ran here: first what keeps the limits, the best first; then the others, the likeliest first."""
+        found = self.measured
+        if room is None or not len(found.points):
+            return found
+        spare = room(found.points)
+        safe = spare >= NINE_IN_TEN
+        order = np.lexsort([np.where(safe, found.mean, -spare), ~safe])
+        points, mean, variance = (a[order] for a in found[:3])
+        return MeasuredHere(points, mean, variance, *found[3:5], spare[order], int(safe.sum()))
+
+    def best_within(self, room: Room) -> Array | None:
+        found = self._within(room).points
+        return found[0] if len(found) else None
 
     def choose(self, rng: np.random.Generator) -> Choice:
         return self.search(rng, ANY)
 
     def search(self, rng: np.random.Generator, scope: Scope) -> Choice:
         """The look that is worth most."""
-        found, default = self.measured, self.fit.knobs.default
+        found, default = self._within(scope.room), self.fit.knobs.default
         asked = set() if scope.pending is None else set(point_keys(scope.pending))  # it will be known anyway
         if self._unknown and default.tobytes() not in asked and can_run(default, scope):
             return self._expected(default, BASELINE)
         if not len(found.points):
             return self._expected(default if scope.among is None else self._least(scope.among), BASELINE)
-        fresh, source = self._fresh(rng, scope)
         known = set(point_keys(found.points)) | self._barred | asked
+        fresh, source = self._fresh(rng, scope, found, known)
         fresh = fresh[[key not in known for key in point_keys(fresh)]]
-        again, value = self._again(scope, WORTH_A_RUN if len(fresh) else 0.0)
-        if len(fresh):
-            worth = self._worth(fresh, scope)
-            if again is None or worth.max() >= value:
-                return self._expected(fresh[int(worth.argmax())], source)
+        again, value = self._again(scope, found, WORTH_A_RUN if len(fresh) else 0.0)
+        worth = self._worth(fresh, scope, found)
+        for i in (-worth).argsort(kind="stable").tolist():
+            if again is not None and worth[i] < value:
+                break
+            point = fresh[i] if scope.among is not None else self.fit.knobs.as_run(fresh[i])
+            if point.tobytes() not in known:
+                return self._expected(point, source if found.safe else LIKELIEST)
+        if again is None:  # what seems new would run as something known
+            again, _ = self._again(scope, found, 0.0)
         if again is None:  # all that can run is barred, or runs now
             again = default if scope.among is None else self._least(scope.among)
         return self._expected(again, AGAIN)
 
-    def _fresh(self, rng: np.random.Generator, scope: Scope) -> tuple[Array, str]:
+    def _fresh(
+        self, rng: np.random.Generator, scope: Scope, found: MeasuredHere, known: set[bytes]
+    ) -> tuple[Array, str]:
         """[m, d] settings to look at, and what they are."""
-        found = self.measured
+        news = self._good_news()
+        news = news[
+            [key not in known and can_run(point, scope) for key, point in zip(point_keys(news), news, strict=True)]
+        ]
+        if len(news):
+            return news, GOOD_NEWS
         if scope.among is not None:
-            return self._shortlist(rng, scope.among), NEW
-        fresh = self._untried(scope.pending)
+            return self._shortlist(rng, scope.among, scope.room), NEW
+        fresh = self._untried(scope.pending, found.points)
         if not len(fresh) or (found.runs > FIRST_LOOKS and found.runs % 2.0):
-            return self._candidates(rng), NEW
+            return self._candidates(rng, found.points[0], scope.room), NEW
         return fresh, UNTRIED
 
-    def _worth(self, fresh: Array, scope: Scope) -> Array:
-        """[m] what a look at each setting gains."""
-        found = self.measured
+    def _good_news(self) -> Array:
+        """[m, d] settings that came out so much better than expected that the model takes it for an outlier."""
+        fit = self.fit
+        news: Array = fit.of_rows("points")[(fit.of_rows("trust") < LIKELY) & (fit.alpha < 0.0)]
+        return news
+
+    def _worth(self, fresh: Array, scope: Scope, found: MeasuredHere) -> Array:
+        """[m] what a look at each setting gains; where nothing keeps the limits, how likely it is to."""
+        if not len(fresh):
+            return np.zeros(0)
+        if scope.room is None:
+            return self._gain(fresh, scope, found)
+        room = scope.room(fresh)
+        return self._gain(fresh, scope, found) * below(room) if found.safe else room
+
+    def _gain(self, fresh: Array, scope: Scope, found: MeasuredHere) -> Array:
+        """[m] what each setting may be better than the best."""
         if scope.pending is None:
             (mean, variance), least = self._predicted(fresh), float(found.mean[0])
         else:
-            (mean, variance), least = self._given(fresh, scope.pending), self._least_of(scope.pending)
+            (mean, variance), least = self._given(fresh, scope.pending), self._least_of(scope, found)
         spread = np.sqrt(found.misfit) * variance / np.sqrt(variance + self._noise)
         gain = student_gain(least - mean, spread)
         if scope.among is not None:
@@ -149,15 +204,22 @@ class FindBelief(GpBelief):
             variances.append(covariance.diagonal()[k:] - (cross * np.linalg.solve(own, cross)).sum(axis=0))
         return np.concatenate(means), np.maximum(np.concatenate(variances), LEAST_VARIANCE)
 
-    def _least_of(self, pending: Array) -> float:
+    def _least_of(self, scope: Scope, found: MeasuredHere) -> float:
         """The best that is known once the pending runs have come to what is expected of them."""
-        return min(float(self.measured.mean[0]), float(self._known(pending)[0].min()))
+        pending: Array = scope.pending  # type: ignore[assignment]  # there are some
+        means = self._known(pending)[0]
+        if scope.room is not None:
+            means = means[scope.room(pending) >= NINE_IN_TEN]
+        return min(float(found.mean[0]), float(means.min(initial=math.inf)))
 
-    def _shortlist(self, rng: np.random.Generator, among: Array) -> Array:
-        """Of a long list the settings of least mean, and as many others."""
+    def _shortlist(self, rng: np.random.Generator, among: Array, room: Room | None) -> Array:
+        """Of a long list the settings of least mean, and as many others; those that may keep the limits come first."""
         if len(among) <= 2 * SHORT:
             return among
-        order = self._here.effects_mean(among).argsort(kind="stable")  # interactions are looked at later
+        if room is not None and len(among) > LONG:
+            among = among[rng.choice(len(among), LONG, replace=False)]
+        mean = self._here.effects_mean(among)  # interactions are looked at later
+        order = mean.argsort(kind="stable") if room is None else np.lexsort([mean, room(among) < 0.0])
         short: Array = among[np.concatenate([order[:SHORT], rng.choice(order[SHORT:], SHORT, replace=False)])]
         return short
 
@@ -188,21 +250,27 @@ class FindBelief(GpBelief):
                 mean[i], variance[i] = self.measured.mean[at], self.measured.variance[at]
         return mean, variance
 
-    def _again(self, scope: Scope, least: float) -> tuple[Array | None, float]:
+    def _again(self, scope: Scope, found: MeasuredHere, least: float) -> tuple[Array | None, float]:
         """The setting that should be measured once more, and what that is worth; None if it is below `least`."""
-        mean, variance = self.measured.mean, self.measured.variance
+        mean, variance, safe = found.mean, found.variance, found.safe
+        if not safe and least:
+            return None, 0.0
         if scope.pending is not None:
             running = Counter(point_keys(scope.pending))
-            runs = np.array([running[key] for key in point_keys(self.measured.points)])
+            runs = np.array([running[key] for key in point_keys(found.points)])
             variance = variance * self._noise / (self._noise + runs * variance)
         rival = np.full(len(mean), mean[0])  # the best would have to fall behind the second best, others to pass it
-        rival[0] = 2.0 * mean[0] - mean[1] if len(mean) > 1 else -np.inf
+        rival[0] = 2.0 * mean[0] - mean[1] if safe > 1 else -np.inf
         gain = normal_gain(rival - mean, variance / np.sqrt(variance + self._noise))
+        moved = variance[safe:] / (variance[safe:] + self._noise)  # as much as one more run moves what is expected
+        gain[safe:] *= below((found.room[safe:] - NINE_IN_TEN) / moved)  # then it would keep the limits
+        if not safe:
+            gain = below(found.room)
         for i in (-gain).argsort(kind="stable").tolist():
             if gain[i] < least:
                 break
-            if can_run(self.measured.points[i], scope):
-                return self.measured.points[i], float(gain[i])
+            if can_run(found.points[i], scope):
+                return found.points[i], float(gain[i])
         return None, 0.0
 
     def _predicted(self, points: Array) -> tuple[Array, Array]:
@@ -211,13 +279,13 @@ class FindBelief(GpBelief):
         variance = np.concatenate([own for _, own in parts])
         return np.concatenate([mean for mean, _ in parts]), np.maximum(variance, LEAST_VARIANCE)
 
-    def _untried(self, pending: Array | None) -> Array:
+    def _untried(self, pending: Array | None, ran: Array) -> Array:
         """[m, d] the best setting here, with one value that did not run here yet of a knob with few, or a choice."""
-        knobs, ran, points = self.fit.knobs, self.measured.points, list[Array]()
+        knobs, points = self.fit.knobs, list[Array]()
         if pending is not None:
             ran = np.concatenate([ran, pending])
         for j, levels in enumerate(knobs.levels):
-            if levels is None or (len(levels) > MOST_FEW and not knobs.unordered[j]):
+            if levels is None or (len(levels) > MOST_VALUES and not knobs.unordered[j]):
                 continue
             for at in levels[(np.abs(ran[:, j] - levels[:, None]) > SAME_LEVEL).all(axis=1)].tolist():
                 points.append(ran[0].copy())
@@ -225,15 +293,17 @@ class FindBelief(GpBelief):
         lawful = knobs.lawful(np.array(points).reshape(-1, knobs.dim))
         return lawful[[key not in self._barred for key in point_keys(lawful)]]
 
-    def _candidates(self, rng: np.random.Generator) -> Array:
+    def _candidates(self, rng: np.random.Generator, best: Array, room: Room | None) -> Array:
         """[m, d] all settings of a small space; of a large one some from everywhere, and some around the best."""
-        knobs, best = self.fit.knobs, self.measured.points[0]
+        knobs = self.fit.knobs
         every = all_points(knobs)
         if every is not None:
             return every
         end = best_point(self._here, self._barred)
         end = best if end is None else end
         parts = [end[None], self.fit.of_rows("points"), drawn(knobs, rng, DRAWN)]
+        if room is not None:  # where limits bind, the best lies between what keeps them and what would be best
+            parts += [snapped(knobs, best + BETWEEN * (end - best))]
         for center in (best, end):
             apart = rng.choice(NEAR, (AROUND, 1)) * rng.standard_normal((AROUND, knobs.dim))
             moved = rng.random((AROUND, knobs.dim)).argsort(axis=1) < 1 + rng.geometric(0.5, (AROUND, 1))
@@ -268,6 +338,15 @@ def drawn(knobs: Knobs, rng: np.random.Generator, count: int) -> Array:
     return points
 
 
+def below(z: Array) -> Array:
+    """[m] probability that a standard normal number is below each.
+
+    >>> below(np.array([-np.inf, 0.0, 1.2816])).round(4).tolist()
+    [0.0, 0.5, 0.9]
+    """
+    return np.array([0.5 * math.erfc(-one / math.sqrt(2.0)) for one in z.tolist()])
+
+
 def normal_gain(gap: Array, deviation: Array) -> Array:
     """[m] E[max(gap + deviation z, 0)] of a standard normal z.
 
@@ -275,8 +354,7 @@ def normal_gain(gap: Array, deviation: Array) -> Array:
     [0.3989, 0.0833, 0.0]
     """
     u = np.maximum(gap / deviation, -FARTHEST)
-    below = np.array([0.5 * math.erfc(-one / math.sqrt(2.0)) for one in u.tolist()])
-    gain: Array = deviation * np.maximum(np.exp(-0.5 * u * u) / math.sqrt(2.0 * math.pi) + u * below, 0.0)
+    gain: Array = deviation * np.maximum(np.exp(-0.5 * u * u) / math.sqrt(2.0 * math.pi) + u * below(u), 0.0)
     return gain
 
 
@@ -288,8 +366,8 @@ def student_gain(gap: Array, deviation: Array) -> Array:
     """
     w = gap / deviation / math.sqrt(3.0)
     density = 2.0 / (math.sqrt(3.0) * math.pi * (1.0 + w * w) ** 2)
-    below = 0.5 + (w / (1.0 + w * w) + np.arctan(w)) / math.pi
-    gain = 1.5 * (1.0 + w * w) * density + math.sqrt(3.0) * w * below
+    share = 0.5 + (w / (1.0 + w * w) + np.arctan(w)) / math.pi
+    gain = 1.5 * (1.0 + w * w) * density + math.sqrt(3.0) * w * share
     tail = 1.0 / (math.sqrt(3.0) * math.pi * np.maximum(w * w, 1.0))
     gained: Array = deviation * np.where(w < FAR, tail, gain)
     return gained

@@ -40,7 +40,7 @@ class Knobs:
     """The knobs of one space, as the model sees them."""
 
     def __init__(self, layout: Layout, find: bool = False) -> None:
-        levels, self.rules = layout.levels, layout.rules
+        levels, self.rules, self._snap = layout.levels, layout.rules, layout.snap
         self.levels, self.default = levels, np.array(layout.default, dtype=np.float64)
         self.dim = len(self.default)
         self.default_key = self.default.tobytes()
@@ -112,6 +112,10 @@ class Knobs:
         """[d] the same, of each knob."""
         alike: NDArray[np.bool_] = np.abs(point - other) < np.where(self.discrete, ROUNDING, COARSE_ROUNDING)
         return alike
+
+    def as_run(self, point: Array) -> Array:
+        """[d] the legal point that will run in the place of a point: many levels are taken for a continuum here."""
+        return point if self._snap is None else self._snap(point)
 
     def lawful(self, points: Array) -> Array:
         """Points [m, d], with those that are not legal replaced by legal ones."""
