@@ -5,6 +5,7 @@ import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidValue, Metric, Tuner
 from rasp_tuner.engine.objective import LEAST_LOG, Objective
+from rasp_tuner.engine.scale import levels_apart
 
 LOWER, HIGHER = Metric("min", scale="linear"), Metric("max", scale="linear")
 
@@ -213,6 +214,15 @@ def test_what_has_no_logarithm_is_not_looked_at_on_a_log_scale(zero):
         objective.observe_level(value)
     assert objective.choose_scale(contexts, losses) is not zero
     assert objective.scales == {"ms": "linear" if zero else "log"}
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_levels_differ_also_where_one_situation_is_rare(apart):
+    """Few are like a rare one, and its nearest eight are of other situations; without contexts there are none."""
+    rng, rare = np.random.default_rng(0), np.arange(48) % 12 == 11
+    logs = np.where(rare, np.log(10.0), 0.0) + 0.1 * rng.normal(size=48)
+    contexts = 6.0 * rare[:, None] * float(apart)
+    assert levels_apart(contexts[None], logs[None], np.ones((1, 48), dtype=bool)).tolist() == [apart]
 
 
 @pytest.mark.parametrize("seed", range(2))

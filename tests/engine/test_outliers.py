@@ -119,3 +119,23 @@ def test_a_metric_of_zeros_and_ones_is_learned(seed):
         chance = 0.3 + (s.params["x"] - 0.3) ** 2 + (s.params["y"] - 0.6) ** 2
         tuner.tell(s.id, {"errors": float(rng.random() < chance)})
     assert 0.1 < tuner.explain(tuner.ask().id).deviation < 2.0  # of one answer it is about 0.5
+
+
+def test_a_rare_situation_with_a_level_of_its_own_is_learned():
+    """One step in twelve costs ten times as much, and its optimum is elsewhere; of standing still there."""
+    shares = []
+    for seed in (0, 2, 4):
+        tuner, rng = (
+            Tuner({"x": Float(0, 1), "y": Float(0, 1)}, {"cost": "min"}, ["load"], seed=seed),
+            np.random.default_rng(seed),
+        )
+        excess = []
+        for step in range(240):
+            rare = step % 12 == 11
+            s = tuner.ask({"load": float(rare)})
+            far = sum((s.params[name] - (0.8 if rare else 0.2)) ** 2 for name in ("x", "y"))
+            tuner.tell(s.id, {"cost": (10.0 if rare else 1.0) * (1.0 + 5.0 * far) * np.exp(0.1 * rng.normal())})
+            if rare:
+                excess.append(far / 0.18)
+        shares.append(np.mean(excess))
+    assert np.mean(shares) < 0.8

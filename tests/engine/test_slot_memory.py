@@ -166,8 +166,17 @@ def test_only_the_trust_of_the_latest_sample_is_restored():
 
 def test_a_situation_was_seen_before_unless_it_is_the_first_of_its_kind():
     _, state = written(visits(40))
-    seen = memory.seen_before(state, ALL_ROWS, np.arange(40)[None], 40)[0]
+    slots, others = np.arange(40)[None], np.ones((1, 40, 40), dtype=bool)
+    seen = memory.seen_before(state, ALL_ROWS, slots, others)[0]
     assert np.flatnonzero(~seen).tolist() == [0, 10]
+
+
+def test_situations_are_looked_for_among_the_others_only():
+    _, state = written(visits(40))
+    second = np.arange(40) // 10 % 2 == 1
+    others = np.broadcast_to(~second, (1, 40, 40))
+    seen = memory.seen_before(state, ALL_ROWS, np.arange(40)[None], others)[0]
+    assert seen.tolist() == [slot > 0 and not second[slot] for slot in range(40)]
 
 
 def test_the_reach_is_wider_where_distances_between_neighbours_vary_more():

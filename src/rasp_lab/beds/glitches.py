@@ -1,4 +1,4 @@
-"""Glitches: one false context, one false metric, another unit, useless contexts, answers in reverse order.
+"""Glitches: a false context, a false metric, another unit, useless contexts, a rare situation, reversed answers.
 
 The least cost of every system here is 1. Standing still means never to leave the default; excess is the cost over the
 least one. Values of the step with the glitch itself are left out.
@@ -27,6 +27,8 @@ UNIT_AT, UNIT_STEPS = 150, 350
 LAST_STEPS = 40  # of a run, whose mean is the excess at its end
 USELESS = (0, 4, 12)  # dimensions
 USELESS_STEPS, USELESS_LAST, STUCK = 300, 100, 0.1  # stuck: the last steps are above this share of standing still
+RARE = {"10 x level": 10.0}  # how much dearer the rare situation is
+RARE_STEPS, RARE_ONE_IN = 300, 12  # one step in so many is in it
 REVERSED, AFTER = 500, 50  # answers in reverse order, and steps after them
 STEEPNESS = 10.0  # of bowls: a tenth of the range away from the optimum costs 10%, as much as the noise
 BATCHES = {"at once": 500, "by 50": 50}  # how many are asked for before the first answer
@@ -95,6 +97,7 @@ def cells(options: Options) -> list[str]:
     return [
         *found,
         *(f"useless/{count}/levels" for count in USELESS),
+        *(f"rare/{level}/{knobs}" for level in RARE for knobs in KNOBS),
         *(f"reversed/{batch}/{knobs}" for batch in BATCHES for knobs in FAR),
     ]
 
@@ -102,7 +105,7 @@ def cells(options: Options) -> list[str]:
 def run(cell: str, seed: int, options: Options) -> Values:
     del options
     kind, value, knobs = cell.split("/")
-    make = (KNOBS if kind in ("context", "useless") else FAR)[knobs]
+    make = (KNOBS if kind in ("context", "useless", "rare") else FAR)[knobs]
     return RUNS[kind](make(np.random.default_rng([seed, 0x611C])), value, knobs, seed)
 
 
@@ -160,6 +163,19 @@ def useless_contexts(system: System, value: str, knobs: str, seed: int) -> Value
     return {f"{value} useless contexts: regret / still": share, f"{value} useless contexts: stuck": share > STUCK}
 
 
+def rare_situation(system: System, value: str, knobs: str, seed: int) -> Values:
+    """Regret as a share of standing still, in a rare situation that is much dearer and in the usual one."""
+    tuner = Tuner(system.space, {"cost": "min"}, ["load"], system.default, seed=seed)
+    rare = [step % RARE_ONE_IN == RARE_ONE_IN - 1 for step in range(RARE_STEPS)]
+    regret, still = np.zeros(2), np.zeros(2)
+    for step, s in enumerate(map(int, rare)):
+        unit = RARE[value] if s else 1.0
+        regret[s] += _step(system, tuner, {"load": float(s)}, s, seed, step, unit) - 1.0
+        still[s] += system.cost(system.default, s) - 1.0
+    usual, there = regret / still
+    return {f"rare situation, {value}, {knobs}": there, f"rare situation, {value}, {knobs}, usual one": usual}
+
+
 def reversed_answers(system: System, value: str, knobs: str, seed: int) -> Values:
     """The excess in the steps after 500 answers that came in reverse order."""
     del knobs
@@ -194,6 +210,7 @@ RUNS: dict[str, Callable[[System, str, str, int], Values]] = {
     "metric": false_metric,
     "unit": other_unit,
     "useless": useless_contexts,
+    "rare": rare_situation,
     "reversed": reversed_answers,
 }
 BED = Bed(
@@ -209,6 +226,12 @@ BED = Bed(
     | {f"unit changes, {value}: excess": Measure("mean", wanted=0.05) for value in UNITS}
     | {f"{count} useless contexts: regret / still": Measure("mean") for count in USELESS}
     | {f"{count} useless contexts: stuck": Measure("count", wanted=0.0) for count in USELESS}
+    | {
+        f"rare situation, {level}, {knobs}{where}": Measure("mean")
+        for level in RARE
+        for knobs in KNOBS
+        for where in ("", ", usual one")
+    }
     | {f"500 answers reversed, {batch}: excess": Measure("mean", wanted=0.04) for batch in BATCHES},
     cells,
     run,

@@ -449,7 +449,8 @@ class Engine:
         self.family.learn(trial, belief, forecast)
         changed = measured and self.objective.observe(losses)
         if belief is not None and measured and self.objective.may_rescale:
-            self.objective.observe_level(self.beside(belief, point).level)
+            surprise = 0.0 if forecast is None else error - forecast.mean  # levels are what came
+            self.objective.observe_level(self.beside(belief, point).level + surprise)
             changed |= due(self.objective.seen) and self._scale_changes()
         if changed:
             self.family.reweigh(self.objective.weights)

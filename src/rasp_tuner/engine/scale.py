@@ -4,17 +4,21 @@ Contexts are in units of their metric (contexts/context_metric.py). B are tuners
 use count.
 """
 
+import math
+
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.kernel.masks import Flags
-from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.engine.scalar_or_batch import Condition, Number
 
-NEIGHBOURS = 8  # samples of similar context that count as one situation
+NEIGHBOURS = 8  # nearest samples that count as one situation, if they are alike
 LEVEL_VARIANCE = 0.3  # of log(metric) between situations: a deviation of 1.7 times
 MOST_WITHIN = 2.0 * LEVEL_VARIANCE  # the variance of log(metric) within a situation: a deviation of 2.2 times
 LEVEL_RATIO = 6.0  # of the whole variance to that within a situation
+ALIKE_GAP = -2.0 * math.log(ALIKE)  # squared: beyond, two contexts are of different situations
+SAME_GAP = 1e-9  # squared: rounding
 FIRST_LOOK = 2 * NEIGHBOURS  # samples
 LOOK_EVERY_STEPS = (4, 16, 64)  # up to so many times NEIGHBOURS of samples; the last for good
 
@@ -36,9 +40,14 @@ def levels_apart(contexts: Array, logs: Array, used: Flags) -> Flags:
     if logs.shape[1] < FIRST_LOOK:
         return np.zeros(len(used), dtype=bool)
     far = np.where(used[:, None], _gaps(np.where(used[:, :, None], contexts, 0.0)), np.inf)
-    alike = np.argsort(far, axis=2, stable=True)[:, :, :NEIGHBOURS]
-    near = _taken(logs, alike)
-    within = _mean(np.var(near, axis=2, correction=1), used)
+    nearest = np.sort(far, axis=2)[:, :, :NEIGHBOURS]
+    eighth = nearest[:, :, -1]
+    reach = np.where(nearest[:, :, 1] < ALIKE_GAP, np.minimum(eighth, ALIKE_GAP), eighth)
+    near = np.astype(far <= reach[:, :, None] + SAME_GAP, np.float64)  # all of them where many are the same
+    count, known = near.sum(axis=2), np.where(used, logs, 0.0)
+    middle = (near @ known[:, :, None])[:, :, 0] / count
+    squares = np.sum(near * (known[:, None] - middle[:, :, None]) ** 2, axis=2)
+    within = _mean(squares / (count - 1.0), used)
     total = _mean((logs - _mean(logs, used)[:, None]) ** 2, used)
     apart: Flags = (within < MOST_WITHIN) & (total - within > LEVEL_VARIANCE) & (total > LEVEL_RATIO * within)
     apart &= used.sum(axis=1) >= FIRST_LOOK
@@ -50,14 +59,6 @@ def _gaps(x: Array) -> Array:
     squares = np.sum(x * x, axis=2)
     gaps: Array = np.clip(squares[:, :, None] + squares[:, None] - 2.0 * (x @ x.mT), 0.0, None)
     return gaps
-
-
-def _taken(values: Array, places: Places) -> Array:
-    """The values [B, n, ...] of every tuner that stand at its places [B, ...]."""
-    tuners, n = values.shape[:2]
-    first = n * np.arange(tuners)
-    rows = places + np.reshape(first, (tuners,) + (1,) * (places.ndim - 1))
-    return np.reshape(values, (tuners * n, *values.shape[2:]))[rows]
 
 
 def _mean(values: Array, used: Flags) -> Array:

@@ -187,7 +187,8 @@ class FleetEngine:
             tuners.know("level", tuners.known("level") - np.where(begun, y, 0.0))
         changed = objective.observe(losses, told)
         if open_.any():
-            objective.observe_level(versus.level, open_)
+            surprise = np.where(steps >= 2.0, y - mean, 0.0)  # levels are what came
+            objective.observe_level(versus.level + surprise, open_)
             changed = changed | self._rescaled(tuners, open_ & due(objective.seen))
         if changed.any():
             tuners.reweigh(changed)

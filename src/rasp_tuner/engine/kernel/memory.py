@@ -99,8 +99,12 @@ def triangle(q: int) -> tuple[Places, Places, Array]:
     return above, beside, times
 
 
-def seen_before(state: State, rows: Rows, slots: Places, n: int) -> Flags:
-    """[b, s] whether the situations of some slots [b, s] of these tuners are like that of an earlier one, of n."""
+def seen_before(state: State, rows: Rows, slots: Places, others: Flags) -> Flags:
+    """[b, s] whether some slots [b, s] of these tuners are in situations that came before, and one of `others` in theirs.
+
+    Those are [b, s, n]: some of the first n slots, for each that is asked about.
+    """
+    n = others.shape[2]
     steps = state.steps[rows][:, None, None]
     keys = state.keys[rows][:, :n]
     now = np.take_along_axis(keys, np.broadcast_to(slots[:, :, None], (*slots.shape, keys.shape[2])), axis=1)
@@ -114,7 +118,7 @@ def seen_before(state: State, rows: Rows, slots: Places, n: int) -> Flags:
     gaps = (((now[:, :, None] - keys[:, None]) ** 2) @ scale[..., None])[..., 0]
     near = gaps < ALIKE_REACHES * reach(state)[rows][:, None, None]
     earlier = np.arange(n) < slots[:, :, None]
-    before: Flags = np.any(near & earlier, axis=2)
+    before: Flags = np.any(near & earlier, axis=2) & np.any(near & others, axis=2)
     return before
 
 

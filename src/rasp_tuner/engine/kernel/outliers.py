@@ -184,14 +184,19 @@ class FirstSamples(NamedTuple):
 
 
 def _may_be_false(state: State, rows: Rows, samples: FirstSamples) -> Flags:
-    """[b, N] the worst third, but only in situations that were seen before."""
+    """[b, N] the worst third, but only in situations where something far better was seen before.
+
+    Where all is about as bad, the situation is: nothing says that its level is that of others.
+    """
     y, count = samples.y, samples.counts
     n = y.shape[1]
     suspects = count // ONE_IN
     turn = np.arange(n // ONE_IN)
     place = np.minimum(count - suspects + turn, count - 1)
     slots = np.take_along_axis(np.argsort(y, axis=1, stable=True), place, axis=1)
-    seen = seen_before(state, rows, slots, n) & (turn < suspects)
+    middle = masked_median(y, np.arange(n) < count)[:, None]
+    better = y[:, None] < (0.5 * (np.take_along_axis(y, slots, axis=1) + middle))[:, :, None]
+    seen = seen_before(state, rows, slots, better) & (turn < suspects)
     may: Flags = np.any((slots[:, :, None] == np.arange(n)) & seen[:, :, None], axis=1)
     return may
 

@@ -28,7 +28,8 @@ void write_sample(const Dims *dims, const State *one, const double *context, con
                   double *scratch);
 int64_t merge_scratch(const Dims *dims);
 void slot_targets(const Dims *dims, const State *one, int64_t n, double *y); /* [n] mean y of the first slots */
-APART bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch); /* scratch [c + 2 EARLY] */
+/* whether a slot of the first n is in a situation that came before, and one of the others in its; scratch [c + 2 EARLY] */
+APART bool seen_before(const Dims *dims, const State *one, int64_t slot, int64_t n, const bool *others, double *scratch);
 
 /* pooled_prior.c */
 int64_t estimate_scratch(const Dims *dims); /* numbers that estimate_curvature needs */

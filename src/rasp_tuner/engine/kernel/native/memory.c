@@ -109,16 +109,19 @@ double context_reach(const State *one) {
     return 2.0 + REACH_DEVIATIONS * sqrt(most(square - mean * mean, 0.0));
 }
 
-bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch) {
+bool seen_before(const Dims *dims, const State *one, int64_t slot, int64_t n, const bool *others, double *scratch) {
     double *near = scratch + dims->c, *far = near + EARLY;
     const double reach = ALIKE_REACHES * context_reach(one);
+    bool before = false, beside = false;
     EACH(i, dims->c) scratch[i] = one->keys[slot * dims->c + i] + one->origin[i];
     JOIN();
-    measure(dims, one, scratch, slot, near, far);
-    for (int64_t i = 0; i < slot; i++) {
-        if (near[i] < reach) return true;
+    measure(dims, one, scratch, n, near, far);
+    for (int64_t i = 0; i < n; i++) {
+        const bool alike = near[i] < reach;
+        before = before || (alike && i < slot);
+        beside = beside || (alike && others[i]);
     }
-    return false;
+    return before && beside;
 }
 
 void slot_targets(const Dims *dims, const State *one, int64_t n, double *y) {

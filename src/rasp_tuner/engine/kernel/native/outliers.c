@@ -309,15 +309,18 @@ void recheck_early_samples(const Dims *dims, const State *one, double *scratch) 
     Early *early = (Early *)scratch;
     const int64_t n = place_up_to(EARLY, *one->count);
     int64_t order[EARLY], spare[EARLY];
-    bool any = false, found = false;
+    bool any = false, found = false, better[EARLY];
     scratch += sizeof(Early) / sizeof(double);
     early->n = n;
     EACH(i, EARLY) early->may[i] = early->false_[i] = false;
     slot_targets(dims, one, n, early->y);
     sort_indices(n, early->y, order, spare);
-    for (int64_t i = n - n / ONE_IN; i < n; i++) {
+    const double middle = 0.5 * (early->y[order[(n - 1) / 2]] + early->y[order[n / 2]]);
+    for (int64_t i = n - n / ONE_IN; i < n; i++) { /* where all is about as bad, the situation is */
         const int64_t slot = order[i];
-        early->may[slot] = one->early[slot] != FAILED && seen_before(dims, one, slot, scratch);
+        const double half_way = 0.5 * (early->y[slot] + middle);
+        for (int64_t j = 0; j < n; j++) better[j] = early->y[j] < half_way;
+        early->may[slot] = one->early[slot] != FAILED && seen_before(dims, one, slot, n, better, scratch);
         any = any || early->may[slot];
     }
     double curvature = 0.0;
