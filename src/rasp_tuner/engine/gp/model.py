@@ -47,7 +47,7 @@ WEIGHT_DEVIATION = 0.7  # how far weights of knobs and relevances of contexts ma
 # where the best is looked for: inputs are their own, and interactions as large as effects, from one level to the next
 FIND_WIDTH, FIND_RESIDUAL, FIND_LENGTH = 0.5, 0.3, 0.3
 
-# with one to three knobs d interactions may be as large as effects (2.8 / d^3), from one level to the next (0.075 d^2)
+# with two or three knobs d interactions may be as large as effects (2.8 / d^3), from one level to the next (0.075 d^2)
 SMALL_RESIDUAL, SMALL_LENGTH = 2.8, 0.075
 
 # name: prior median, deviation of its logarithm
@@ -79,7 +79,7 @@ class ThetaPrior(NamedTuple):
         median, deviation = np.array(list(PRIORS.values())).T
         if find:
             median[[VR, ELL]] = FIND_RESIDUAL, FIND_LENGTH
-        else:
+        elif dim > 1:
             median[VR] = max(median[VR], SMALL_RESIDUAL / dim**3)
             median[ELL] = min(median[ELL], SMALL_LENGTH * dim**2)
         if not context_dim:  # nothing differs between contexts
