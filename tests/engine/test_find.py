@@ -385,7 +385,6 @@ def test_a_long_list_is_searched_within_limits():
         tuner.tell(suggestion.id, {"cost": 2.0 ** -sum(suggestion.params[f"k{i}"] for i in range(6)), "size": 1.0 * on})
         kept.append((on <= 4, sum(suggestion.params[f"k{i}"] for i in range(6))))
     assert max(speed for fine, speed in kept if fine) == 4  # the best there is within the limit
-    assert tuner.recommend(among=rows) is not None
 
 
 @pytest.mark.parametrize("levels", [11, 30, 99])
