@@ -100,7 +100,7 @@ def triangle(q: int) -> tuple[Places, Places, Array]:
 
 
 def seen_before(state: State, rows: Rows, slots: Places, others: Flags) -> Flags:
-    """[b, s] whether some slots [b, s] of these tuners are in situations that came before, and one of `others` in theirs.
+    """[b, s] whether some slots [b, s] are in situations that came before, and one of `others` is in theirs.
 
     Those are [b, s, n]: some of the first n slots, for each that is asked about.
     """

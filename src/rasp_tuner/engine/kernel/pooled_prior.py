@@ -24,6 +24,7 @@ LARGEST_LEVEL = 1e30  # in units of a: a metric that jumps must not overflow
 TINY = 1e-100  # a curvature where y is constant, so that no logarithm sees a zero
 CURVATURE_RATE = 0.3  # of one step towards the curvature that is likeliest now
 RATE = 0.1  # of one step towards what the leading expert sees
+SETTLED_LEVELS, SETTLED_RATE = 0.1, 0.01  # variance below which levels that agree lower it so slowly: some are rare
 NOISE_ODDS = 2.0  # nats against each noise that the curvature is estimated with, but the one before
 DECADE_ODDS = 1.0  # nats against a variance ten times larger or smaller than that
 LOCAL_ODDS = 3.0  # nats against every local expert but the blind one
@@ -121,7 +122,9 @@ def track(state: State, least: Array, seen: tuple[Array, Array] | None, tracked:
         largest = np.maximum(seen[1], largest)
     limited = np.minimum(np.maximum(curvature, 0.1 * largest), 100.0 * largest)
     assign_where(state.level, tracked, level + RATE * gap)
-    assign_where(state.level_variance, tracked, state.level_variance + RATE * (far - state.level_variance))
+    change = far - state.level_variance
+    rate = np.where((change > 0.0) | (state.level_variance > SETTLED_LEVELS), RATE, SETTLED_RATE)
+    assign_where(state.level_variance, tracked, state.level_variance + rate * change)
     assign_where(state.curvature, tracked, np.where(largest > 0.0, limited, curvature))
     assign_where(state.largest, tracked, largest)
 

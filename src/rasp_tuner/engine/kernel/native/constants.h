@@ -87,6 +87,8 @@
 #define TINY 1e-100
 #define CURVATURE_RATE 0.3
 #define RATE 0.1
+#define SETTLED_LEVELS 0.1
+#define SETTLED_RATE 0.01
 #define NOISE_ODDS 2.0
 #define DECADE_ODDS 1.0
 #define LOCAL_ODDS 3.0

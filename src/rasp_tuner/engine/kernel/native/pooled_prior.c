@@ -189,7 +189,8 @@ static void move_shared(const State *one, double value, double likeliest, double
     }
     const double gap = value - *one->level, far = least(fabs(gap) / *one->curvature, 1e6);
     *one->level += RATE * gap;
-    *one->level_variance += RATE * (far * far - *one->level_variance);
+    const double change = far * far - *one->level_variance;
+    *one->level_variance += (change > 0.0 || *one->level_variance > SETTLED_LEVELS ? RATE : SETTLED_RATE) * change;
     *one->curvature *= pow(clip(likeliest / *one->curvature, 0.3, 3.0), CURVATURE_RATE);
     *one->largest = most(spread, 0.995 * *one->largest);
     if (*one->largest > 0.0) *one->curvature = clip(*one->curvature, 0.1 * *one->largest, 100.0 * *one->largest);
