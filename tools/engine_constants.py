@@ -98,7 +98,7 @@ HEAD = """\
 # Constants of the engine
 
 A reference, written by `python tools/engine_constants.py` from the source and comments of `src/rasp_tuner/engine`, and
-of what it takes from `core`: {count} constants. What is computed from others is left out.
+of what it takes from `base` and `contexts`: {count} constants. What is computed from others is left out.
 [ENGINE.md](ENGINE.md) says what they are used for.
 
 | kind | constants | what they do |

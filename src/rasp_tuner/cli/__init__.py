@@ -24,7 +24,7 @@ from rasp_tuner.cli.common import echo
 PANELS = {
     "Start here": ("tune", "watch", "serve"),
     "Look": ("show", "tail", "what-if", "screen", "export"),
-    "Studies of a server": ("ask", "tell", "mcp", "study", "keys", "doctor", "version"),
+    "Studies of a server": ("ask", "tell", "approve", "refuse", "mcp", "study", "keys", "doctor", "version"),
 }
 LABORATORY = "Laboratory"  # all other commands
 

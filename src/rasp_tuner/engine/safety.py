@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.base.common_constants import NOISE_DEVIATIONS
+from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS, NOISE_DEVIATIONS
 from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.base.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
@@ -47,12 +47,12 @@ class Against(NamedTuple):
 
     @property
     def proven(self) -> Condition:
-        """Whether the point is so likely better than the default; or expected to be, and known no less well than that.
+        """Whether the point is so likely better than the default; or expected to be, where the default is hardly known.
 
-        A default that did not run for long is no safer than what runs: there the mean decides.
+        A default that did not run for long is no safer than what runs.
         """
         own, default = self.variances
-        return (self.better >= PROVEN) | ((self.mean < 0.0) & (own <= default))
+        return (self.better >= PROVEN) | ((self.mean < 0.0) & (ABSURD_DEVIATIONS**2 * own <= default))
 
     def after(self, y: Number, noise: Number) -> Number:
         """Mean of the difference, once y was seen at the point with noise of this variance."""

@@ -124,7 +124,8 @@ def _greet(session: Session, progress: Progress, journal: Journal) -> None:
         other = f"{TUNE_FOLDER}/{study.name} is about another command"
         progress.say(f"note: {other}; this study is in {str(journal.path.parent)!r} (--name gives it a name)")
     if session.resumed:
-        progress.say(f"going on with {str(journal.path.parent)!r}: {session.resumed} runs are done")
+        done = f"going on with {str(journal.path.parent)!r}: {session.resumed} runs are done"
+        progress.say(f"{done}; if what runs has changed since, start over: --fresh")
     if session.left_out:
         progress.say(f"note: the knobs have changed; {session.left_out} earlier runs do not count with those of today")
     if left := leftovers(study.name):
