@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.service.http.http_errors import status_of
 from rasp_tuner.service.http.transfer import FORMAT, FORMAT_VERSION, read_import
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service_errors import ServiceError
@@ -113,7 +114,7 @@ def loaded_export(data: bytes) -> LiveStudy | None:
     try:
         return read_import(data, None, Limits()).live
     except ServiceError as error:
-        if error.status >= 500:
+        if status_of(error) >= 500:
             raise
         return None
 

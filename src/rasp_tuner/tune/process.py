@@ -77,6 +77,8 @@ def run_process(
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             except BaseException:  # Ctrl-C, for instance: nothing may run on unseen
                 _end(process)
+                for tail in (out, err):
+                    tail.text()  # read to its end before the pipe is closed under its reader
                 raise
             _signal_group(process.pid)  # not reaped yet, so the number is still its own
             process.wait()
