@@ -61,7 +61,7 @@ $(REAL): $(VENV)
 demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, report in out/demo/report.html
 	$(BIN)/rasp demo --out out
 
-# Two workers on two cores: more BLAS threads than that only wait for each other.
+# Three workers on two cores, since tests wait for servers; one BLAS thread each: more only wait for each other.
 test test-core test-all coverage: export OPENBLAS_NUM_THREADS := 1
 PYTEST = $(BIN)/pytest -n 3 --dist worksteal
 
