@@ -85,7 +85,7 @@ class World(NamedTuple):
         climb = Climb(self.theta, np.zeros_like(self.theta), np.zeros_like(self.theta), 0)
         rows, metric = self.rows(knobs), ContextMetric.of(self.contexts, len(self.contexts))
         repeats = np.array([3.0, 0.02, 0.5])
-        climb, level, _ = climbed(knobs, rows, metric, climb, self.prior, 0.0, steps, repeats)
+        climb, level, *_ = climbed(knobs, rows, metric, climb, self.prior, 0.0, steps, repeats)
         return fit_of(knobs, rows, metric, climb.theta, level), climb
 
     def here(self, knobs: Knobs) -> ContextPosterior:

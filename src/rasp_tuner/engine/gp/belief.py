@@ -8,9 +8,9 @@ from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import ByExpert, Choice, Comparison
 from rasp_tuner.engine.gp.bill import HindsightBill
-from rasp_tuner.engine.gp.model import FREEDOM
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
 from rasp_tuner.engine.gp.search import SOURCES, Draws, best_point, candidates, joined_keys
+from rasp_tuner.engine.gp.trust import FREEDOM
 from rasp_tuner.engine.gp.value import LOOKS, knowledge_gradient, weighted_nodes
 
 BASELINE = "default, which did not run here yet"

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.base.common_constants import (
-    CHANGE_IN_A_ROW,
     EARLY_SAMPLES,
     FADING_SAMPLES,
     FEWEST_SAMPLES,
@@ -33,10 +32,9 @@ from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.find import FindBelief
 from rasp_tuner.engine.gp.knobs import Indices, Knobs
 from rasp_tuner.engine.gp.model import (
-    FREEDOM,
-    LEAST_TRUST,
     LEVEL_VARIANCE,
     MOST_SPREAD,
+    S2,
     Climb,
     Fit,
     Older,
@@ -47,16 +45,19 @@ from rasp_tuner.engine.gp.model import (
     climbed,
     fitted,
     taken,
-    trusted,
 )  # fmt: skip
 from rasp_tuner.engine.gp.native_gp import closest
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.engine.gp.rows import ROW_ARRAYS, LatestRows, StoredRows
 from rasp_tuner.engine.gp.search import point_keys
+from rasp_tuner.engine.gp.trust import FALSE_ODDS, LEAST_TRUST, trusted
+from rasp_tuner.engine.gp.value import TAIL, TAIL_ROWS
 from rasp_tuner.optimizer.optimizer import LatestSamples
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 
+CHANGE_ODDS = 0.002  # prior odds that the world changes at a step
+FALSE_SAMPLES = 10.0  # that the prior share of false ones is worth
 MOST_ROWS = 128  # stored: a fit takes time with the cube of them
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 KEPT = 1.0 - 1.0 / FADING_SAMPLES  # of what is known of the scatter of repeats, and of reached points, at a new one
@@ -166,7 +167,7 @@ class GpFamily:
         if self._window and trial.ended is None:  # what was expected says nothing about scales
             self._late.append(context, point, losses)
             s["late"] = self._late.rows
-        gap, odd, row = 0.0, 0.0, -1
+        gap, odd, row, trust = 0.0, 0.0, -1, 1.0
         same = np.flatnonzero((stored["points"] == point).all(axis=1))
         self._note_reach(trial, context, same)
         if belief is not None:
@@ -174,7 +175,8 @@ class GpFamily:
             if forecast is not None and not trial.failed:
                 gap = float(losses @ s["weights"]) - forecast.mean
                 odd = min(abs(gap) / math.sqrt(max(forecast.variance + belief.noise, 1e-300)), LARGEST) ** 2
-            if row >= 0 and odd > SURPRISING:  # as far as before from what was expected?
+                trust = self._trusted(gap, forecast.variance, float(belief.similar().sum()), belief.noise)
+            if row >= 0 and (odd > SURPRISING or stored["trust"][row] < LIKELY):  # as far as before from the others?
                 apart = float((losses - stored["losses"][row]) @ s["weights"])
                 row = row if apart * apart <= 2.0 * SURPRISING * belief.noise else -1
         if row >= 0:
@@ -184,7 +186,7 @@ class GpFamily:
             self._kept = np.append(self._kept, -1)
         self._any_failed |= trial.failed
         stored["own"][-1] += trial.asked is not None and trial.ended is None
-        self._judge(gap, odd, row >= 0, now)
+        self._judge(gap, odd, row >= 0, now, trust)
         s["clock"] = s["clock"] + [1.0, 0.0]
         while stored.count > MOST_ROWS:
             self._shrink()
@@ -300,16 +302,33 @@ class GpFamily:
         stored["contexts"][-1] += share * (context - stored["contexts"][-1])
         stored["counts"][-1], stored["times"][-1] = count + 1.0, now
 
-    def _judge(self, gap: float, odd: float, repeated: bool, now: float) -> None:
-        """Trust the last row as little as it surprises; a second surprise of the same sign in a row is a change."""
+    def _judge(self, gap: float, odd: float, repeated: bool, now: float, weight: float) -> None:
+        """Trust the last row by its weight; but surprises of the same sign in a row may be a change."""
         s, trust, run = self._state, self._stored["trust"], float(self._state["run"][0])
         far = math.copysign(1.0, gap) if odd > SURPRISING else 0.0
         run = 0.0 if far == 0.0 else run + far if run * far > 0.0 else far
         s["run"] = np.array([run])
         # what is measured twice is no mistake
-        trust[-1] = 1.0 if repeated else max(min(1.0, (FREEDOM + 1.0) / (FREEDOM + odd)), LEAST_TRUST)
-        if abs(run) >= CHANGE_IN_A_ROW:
-            trust[self._stored["times"] > now - abs(run)] = 1.0
+        trust[-1] = 1.0 if repeated else weight
+        trust[self._changed(now + 1.0)] = 1.0
+
+    @property
+    def _freedom(self) -> float:
+        """Of forecasts: what was fitted to few rows is not known well."""
+        return TAIL + self._stored.count / TAIL_ROWS
+
+    def _trusted(self, gap: float, variance: float, alike: float, noise: float) -> float:
+        """The weight of one sample, so far from its forecast."""
+        squares, spread, like, own = np.array([[min(gap * gap, LARGEST)], [variance], [alike], [max(noise, 1e-300)]])
+        return float(trusted(squares, spread, like, own, self._freedom, np.zeros(1, dtype=bool))[0])
+
+    def _changed(self, now: float) -> NDArray[np.bool_]:
+        """[n] rows of the latest surprises, if they are too many in a row for mistakes, as often as these are made."""
+        s, run = self._stored, abs(float(self._state["run"][0]))
+        late: NDArray[np.bool_] = s["times"] >= now - run
+        mistakes = float(((s["trust"] < LIKELY) & ~late).sum()) + FALSE_ODDS * FALSE_SAMPLES
+        share = mistakes / (now + FALSE_SAMPLES)
+        return late if share**run < CHANGE_ODDS else np.zeros_like(late)
 
     def _shrink(self) -> None:
         """One row less: the two most alike of one point become one; else the one that the others predict best goes."""
@@ -382,14 +401,18 @@ class GpFamily:
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
         rows = self._rows()
-        ready = Ready.of(self._knobs, rows, metric) if steps else Ready(Targets.of(rows.y), None)
-        climb, level, odd = climbed(self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], ready)
+        ready = Ready.of(self._knobs, rows, metric) if steps else Ready(Targets.of(rows.y, rows.trust), None)
+        climb, level, odd, false = climbed(
+            self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], ready
+        )
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
         s["level"] = np.array([level])
-        if odd is not None and n >= TRUST_FROM_ROWS:
-            run = abs(float(s["run"][0]))
-            change = stored["times"] > now - 1.0 - run if run >= CHANGE_IN_A_ROW else np.zeros(n, dtype=bool)
-            stored["trust"][:] = np.where(change | (stored["counts"] > 1.0), 1.0, trusted(stored["trust"], odd))
+        if odd is not None:
+            noise = math.exp(s["theta"][S2]) / stored["counts"]
+            weights = trusted(odd[0], odd[1], odd[2], noise, self._freedom, false)
+            weights = np.where(false | (n >= TRUST_FROM_ROWS), weights, stored["trust"])
+            certain = (stored["counts"] > 1.0) | (self._changed(now) & ~false)
+            stored["trust"][:] = np.where(certain, 1.0, weights)
         self._fit = self._fitted(ready)
 
     def _rows(self) -> Rows:

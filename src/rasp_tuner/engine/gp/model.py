@@ -29,6 +29,7 @@ from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
 from rasp_tuner.engine.gp.rows import StoredRows
+from rasp_tuner.engine.gp.trust import LEAST_TRUST, if_false, suspects
 
 LEVEL_VARIANCE = 10.0  # v0, of the common level: vague
 JITTER = 1e-8  # of the level's variance: keeps matrices of equal rows regular
@@ -37,8 +38,6 @@ GUESS_ROWS = 2.0  # that this guess is worth
 SAME_SHARE, UNTOLD_SHARE = 1e-12, 0.1  # of the level: a spread below is rounding; effects expected where none is seen
 LEAST_UNIT = 1e-250  # of y: its inverse is finite
 MOST_SPREAD = 1e6  # of rows, in units of a
-FREEDOM = 4.0  # of Student's t: the usual robust choice
-LEAST_TRUST = 1e-3  # of a row: its noise stays finite, and it can come back
 NOISE_FACTORS = np.array([1.0, 0.1, 0.33, 3.3, 10.0])  # tried while rows are few: noise and effects are a ridge
 RATE, MOMENTUM, SQUARES_KEPT, SOFT = 0.3, 0.8, 0.95, 0.3  # of Adam on theta; steps shrink where slopes are below SOFT
 ABSENT = 1e-20  # a share of nothing
@@ -237,7 +236,8 @@ def solve(parts: Parts, rows: Rows, y: Array, s2: float, level: float) -> Solved
 
 
 def gradient(weights: Weights, knobs: Knobs, rows: Rows, z: Array, parts: Parts, solved: Solved) -> tuple[Array, Array]:
-    """Of the log evidence in theta [H + d + d_c]; and how surprising each row is given the others [n]."""
+    """Of the log evidence in theta [H + d + d_c]; and of each row, given the others, its squared distance from what is
+    expected, the variance of that without noise, and how many others are of situations like its own [3, n]."""
     inverse = solved.half.T @ solved.half
     h, f, (kc, kt, lin, choice, res, gap, sharing, _) = weights.h, rows.features, parts
     rest = np.outer(solved.alpha, solved.alpha) - inverse
@@ -259,7 +259,10 @@ def gradient(weights: Weights, knobs: Knobs, rows: Rows, z: Array, parts: Parts,
     slope[H : H + knobs.dim] += np.bincount(knobs.embedding_knob, by_axis, knobs.dim)
     by_context = of_kc * (h[VC] + h[GC] * (lin + res) + choice)
     slope[H + knobs.dim :] = (z * (by_context @ z)).sum(axis=0) - by_context.sum(axis=1) @ z**2
-    return 0.5 * slope, solved.alpha**2 / inverse.diagonal()
+    whole = 1.0 / inverse.diagonal()
+    return 0.5 * slope, np.stack(
+        [(solved.alpha * whole) ** 2, np.maximum(whole - solved.noises, 0.0), kc.sum(axis=1) - 1.0]
+    )
 
 
 class Climb(NamedTuple):
@@ -285,6 +288,7 @@ class Pass(NamedTuple):
 
     factor: int  # which of the noises tried
     scale: float
+    evidence: float  # log, up to a constant, with the prior of the noise
     alpha: Array
     noises: Array
     half: Array | None
@@ -298,10 +302,11 @@ def numpy_pass(
     """The noise of greatest evidence, of `factors` times s2 with `priors` taken off; with slopes if theta `climbs`."""
     parts = covariance(weights, knobs, rows, z)
     tried = [solve(parts, rows, y, f * float(weights.h[S2]), weights.level) for f in factors.tolist()]
-    best = int(np.argmax([one.evidence - prior for one, prior in zip(tried, priors.tolist(), strict=True)]))
+    evidence = [one.evidence - prior for one, prior in zip(tried, priors.tolist(), strict=True)]
+    best = int(np.argmax(evidence))
     found = tried[best]
     slope, odd = gradient(weights, knobs, rows, z, parts, found) if climbs else (None, None)
-    return Pass(best, found.scale, found.alpha, found.noises, found.half, slope, odd)
+    return Pass(best, found.scale, evidence[best], found.alpha, found.noises, found.half, slope, odd)
 
 
 def native_pass(
@@ -313,8 +318,9 @@ def native_pass(
     given = {"points": rows.points, **rows.features._asdict(), "counts": rows.counts, "trust": rows.trust}
     flat = weights.flat(ContextMetric(*of_contexts))
     made = native_gp.prepared(tables, flat, H, weights.level, {**given, "times": rows.times, "y": y}, z)
-    scale, best, slope, odd = native_gp.fit(tables, made, factors, priors, H + knobs.dim + width if climbs else 0)
-    return Pass(best, scale, made.alpha, made.noises, None, slope, odd)
+    slopes = H + knobs.dim + width if climbs else 0
+    scale, best, evidence, slope, odd = native_gp.fit(tables, made, factors, priors, slopes)
+    return Pass(best, scale, evidence, made.alpha, made.noises, None, slope, odd)
 
 
 class Targets(NamedTuple):
@@ -326,10 +332,10 @@ class Targets(NamedTuple):
     spread: float
 
     @classmethod
-    def of(cls, raw: Array) -> "Targets":
+    def of(cls, raw: Array, trust: Array) -> "Targets":
         ordered, half = np.sort(raw), len(raw) // 2
         center = float(ordered[half] if len(raw) % 2 else 0.5 * (ordered[half - 1] + ordered[half]))  # the median
-        spread = _deviation(raw - center)
+        spread = _deviation(raw - center, trust)
         unit = GUESS_SHARE * spread if spread > SAME_SHARE * abs(center) else UNTOLD_SHARE * abs(center) + LEAST_UNIT
         return cls((raw - center) / unit, center, unit, spread / unit)
 
@@ -348,7 +354,7 @@ class Ready(NamedTuple):
     def of(cls, knobs: Knobs, rows: Rows, metric: ContextMetric) -> "Ready":
         compiled = knobs.tables is not None
         bounded = native_gp.bounded(*metric, rows.contexts) if compiled else metric.bounded(rows.contexts)
-        return cls(Targets.of(rows.y), bounded)
+        return cls(Targets.of(rows.y, rows.trust), bounded)
 
 
 class Repeats(NamedTuple):
@@ -397,14 +403,13 @@ def climbed(
     steps: int,
     repeats: Array,
     ready: Ready | None = None,
-) -> tuple[Climb, float, Array | None]:
-    """Theta after so many steps; v0 for the fit; and, if theta moved, how surprising each row is [n].
+) -> tuple[Climb, float, Array | None, NDArray[np.bool_]]:
+    """Theta after so many steps; v0 for the fit; if theta moved, how surprising each row is; which are false [n].
 
     `scale` is the last a; 0 if there was none. `repeats`: see Repeats.
     """
-    (targets, bounded), odd = ready or Ready.of(knobs, rows, metric), None
+    (targets, bounded), odd, false = ready or Ready.of(knobs, rows, metric), None, np.zeros(len(rows.y), dtype=bool)
     scale /= targets.unit
-    look = numpy_pass if knobs.tables is None else native_pass
     for step in range(steps):
         weights = Weights.of(climb.theta, knobs, targets.level(scale))
         z = weighted(bounded, weights.relevance)  # type: ignore[arg-type]  # it is there if theta moves
@@ -414,7 +419,8 @@ def climbed(
         again = Repeats.of(repeats, weights, rows.features)
         if scale:
             against += again.against(factors, targets.unit * scale)
-        found = look(knobs, rows, targets.y, z, weights, factors, against, True)
+        found, false = _judged(knobs, rows, targets.y, z, weights, factors, against)
+        rows = rows._replace(trust=np.where(false, LEAST_TRUST, rows.trust))
         scale, slope, odd = found.scale, found.slope, found.odd
         if found.factor:
             theta, momentum = climb.theta.copy(), climb.momentum.copy()
@@ -423,14 +429,32 @@ def climbed(
             climb = climb._replace(theta=theta, momentum=momentum)
         slope[[S2, VT, GT]] += again.slope(targets.unit * scale)  # type: ignore[index]
         climb = climb.moved(slope - (climb.theta - prior.mean) / prior.deviation**2)  # type: ignore[operator]
-    return climb, targets.level(scale), odd
+    return climb, targets.level(scale), odd, false
+
+
+def _judged(
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array
+) -> tuple[Pass, NDArray[np.bool_]]:  # fmt: skip
+    """A look with slopes; and which rows are false: those far from all others together, or none, by the evidence."""
+    look = numpy_pass if knobs.tables is None else native_pass
+    far = suspects(y, rows.counts, z)
+    if not far.any():
+        return look(knobs, rows, y, z, weights, factors, priors, True), far
+    right, wrong = (
+        look(knobs, rows._replace(trust=np.where(far, t, rows.trust)), y, z, weights, factors, priors, True)
+        for t in (1.0, LEAST_TRUST)
+    )
+    noise = float(weights.h[S2] * factors[wrong.factor])
+    if wrong.evidence + if_false(y, far, noise, wrong.scale) > right.evidence:
+        return wrong, far
+    return right, np.zeros_like(far)
 
 
 def fitted(
     knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float, ready: Ready | None = None
 ) -> Fit:
     """The posterior of the rows, in NumPy; what is ready only saves time."""
-    targets, weights = ready.targets if ready is not None else Targets.of(rows.y), Weights.of(theta, knobs, level)
+    targets, weights = Targets.of(rows.y, rows.trust), Weights.of(theta, knobs, level)  # trust may be new
     bounded = metric.bounded(rows.contexts) if ready is None or ready.bounded is None else ready.bounded
     z = weighted(bounded, weights.relevance)
     found = numpy_pass(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
@@ -467,15 +491,9 @@ def taken(
     return Fit(knobs, NO_ROWS, metric, weights, NO_CONTEXTS, *parts)
 
 
-def _deviation(y: Array) -> float:
+def _deviation(y: Array, weights: Array) -> float:
     """Of y [n] with any finite numbers up to LARGEST."""
-    size = max(float(y.max()), -float(y.min()), 1e-300)
+    size, total = max(float(y.max()), -float(y.min()), 1e-300), float(weights.sum())
     y = y / size
-    y -= y.sum() / len(y)
-    return size * math.sqrt(float(y @ y) / len(y))
-
-
-def trusted(trust: Array, odd: Array) -> Array:
-    """[n] the new weights of rows that are so surprising [n]: half a step of EM of Student's t."""
-    new = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + odd))
-    return np.clip(0.5 * trust + 0.5 * new * np.minimum(1.0, 2.0 * trust), LEAST_TRUST, 1.0)
+    y -= float(weights @ y) / total
+    return size * math.sqrt(float(weights @ y**2) / total)

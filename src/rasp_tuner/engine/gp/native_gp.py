@@ -227,18 +227,18 @@ def prepared(
 
 def fit(
     tables: KnobTables, made: NativeFit, factors: Array, priors: Array, slopes: int
-) -> tuple[float, int, Array | None, Array | None]:
-    """The scale, which factor of the noise; slopes of the evidence and how odd each row is, if `slopes` > 0."""
+) -> tuple[float, int, float, Array | None, Array | None]:
+    """The scale, which factor of the noise, the evidence; its slopes and how odd each row is, if `slopes` > 0."""
     n = len(made.alpha)
-    slope, odd = (np.empty(slopes), np.empty(n)) if slopes else (None, None)
-    out = np.empty(2)
+    slope, odd = (np.empty(slopes), np.empty((3, n))) if slopes else (None, None)
+    out = np.empty(3)
     if functions()["fit"](
         tables.struct, made.struct, len(factors), address(factors), address(priors),
         0 if slope is None else address(slope), 0 if odd is None else address(odd), address(out),
         scratch(_fit_room(tables, n, made.context_dim)),
     ):  # fmt: skip
         raise np.linalg.LinAlgError(NOT_DEFINITE)
-    return float(out[0]), int(out[1]), slope if slope is None else 0.5 * slope, odd
+    return float(out[0]), int(out[1]), float(out[2]), slope if slope is None else 0.5 * slope, odd
 
 
 def _fit_room(tables: KnobTables, n: int, context_dim: int) -> int:

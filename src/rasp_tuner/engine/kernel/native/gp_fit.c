@@ -178,7 +178,7 @@ static Solved solved(const GpFit *f, double s2, const GpFit *older, const int64_
     return out;
 }
 
-/* slope [HYPERS + d + c], twice that of the log evidence; odd [n]. `inverse` is [n, n]. */
+/* slope [HYPERS + d + c], twice that of the log evidence; odd [3, n]. `inverse` is [n, n]. */
 WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double *inverse, double *slope, double *odd,
                          double *scratch) {
     const double *h = f->hyper;
@@ -195,7 +195,10 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
         const double *kc = s.kc + i * n, *kt = s.kt + i * n, *lin = s.lin + i * n, *choice = s.choice + i * n;
         const double *res = s.res + i * n, *gap = s.gap + i * n, *inv = inverse + i * n;
         double gs = 0.0, gc = 0.0, gt = 0.0, gq = 0.0, vc = 0.0, vt = 0.0, vr = 0.0, ell = 0.0;
-        odd[i] = f->alpha[i] * f->alpha[i] / inv[i];
+        odd[i] = f->alpha[i] / inv[i] * (f->alpha[i] / inv[i]); /* see `gradient` in model.py */
+        odd[n + i] = fmax(1.0 / inv[i] - f->noises[i], 0.0);
+        odd[2 * n + i] = 0.0;
+        for (int64_t j = 0; j < i; j++) odd[2 * n + i] += kc[j], odd[2 * n + j] += kc[j];
         slope[S2] += (f->alpha[i] * f->alpha[i] - inv[i]) * f->noises[i];
         for (int64_t j = 0; j <= i; j++) { /* each pair counts twice */
             const double rest = (j < i ? 2.0 : 1.0) * (f->alpha[i] * f->alpha[j] - inv[j]);
@@ -257,8 +260,8 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
 }
 
 /* Fit the rows. Of `factors` times the noise the one of greatest evidence is taken, with `priors` [count] taken off the
- * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [n] are written, too.
- * out [2]: the scale, and which factor. Returns 0, or 1 if no covariance was positive definite.
+ * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [3, n] are written, too.
+ * out [3]: the scale, which factor, and that evidence. Returns 0, or 1 if no covariance was positive definite.
  * With an older fit of the same weights, and no slopes, see `covariance`.
  * scratch: 7 n^2 + n (c + p + 8) + 2 p + e + c. */
 int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors, const double *priors,
@@ -282,6 +285,7 @@ int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *fa
     if (chosen != last) found = solved(f, factors[chosen] * f->hyper[S2], older, kept, rest, rest + 2 * n);
     out[0] = found.scale;
     out[1] = (double)chosen;
+    out[2] = best;
     if (slope) {
         memcpy(f->kernel, f->root, sizeof(double) * (size_t)(n * n)); /* nobody needs it: theta moves on */
         inverse_of_root(n, f->kernel, inverse);

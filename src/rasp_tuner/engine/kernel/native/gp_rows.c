@@ -25,8 +25,8 @@ void gp_z(const GpFit *f, const double *context, double *z) {
 
 /* y [n] around its median, in units of what a is expected to be. out [3]: center, unit, spread; see Targets.
  * scratch: n. */
-static void standardise(int64_t n, double *y, double *out, double *ordered) {
-    double most = 0.0, sum = 0.0, squares = 0.0;
+static void standardise(int64_t n, const double *trust, double *y, double *out, double *ordered) {
+    double most = 0.0, sum = 0.0, squares = 0.0, total = 0.0;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i;
         for (; at > 0 && ordered[at - 1] > y[i]; at--) ordered[at] = ordered[at - 1];
@@ -34,12 +34,12 @@ static void standardise(int64_t n, double *y, double *out, double *ordered) {
     }
     const double center = n % 2 ? ordered[n / 2] : 0.5 * (ordered[n / 2 - 1] + ordered[n / 2]);
     most = fmax(fmax(ordered[n - 1] - center, center - ordered[0]), SMALLEST);
-    for (int64_t i = 0; i < n; i++) sum += (y[i] - center) / most;
+    for (int64_t i = 0; i < n; i++) total += trust[i], sum += trust[i] * ((y[i] - center) / most);
     for (int64_t i = 0; i < n; i++) {
-        const double apart = (y[i] - center) / most - sum / (double)n;
-        squares += apart * apart;
+        const double apart = (y[i] - center) / most - sum / total;
+        squares += trust[i] * apart * apart;
     }
-    const double spread = most * sqrt(squares / (double)n), level = fabs(center);
+    const double spread = most * sqrt(squares / total), level = fabs(center);
     const double unit = spread > SAME_SHARE * level ? GUESS_SHARE * spread : UNTOLD_SHARE * level + LEAST_UNIT;
     for (int64_t i = 0; i < n; i++) y[i] = (y[i] - center) / unit;
     out[0] = center, out[1] = unit, out[2] = spread / unit;
@@ -53,7 +53,7 @@ GP_API int64_t rasp_gp_take(const GpKnobs *k, const GpFit *f, const GpStored *st
                             const int64_t *kept, const double *known, double *out, double *scratch) {
     const int64_t n = f->n, d = k->d, c = f->c;
     const double one = 1.0, none = 0.0;
-    double found[2];
+    double found[3];
     for (int64_t i = 0; i < n; i++) {
         const double *row = stored->rows + i * stored->width, *losses = row + d + c, *rest = losses + stored->columns;
         const int64_t at = older ? kept[i] : -1;
@@ -74,7 +74,7 @@ GP_API int64_t rasp_gp_take(const GpKnobs *k, const GpFit *f, const GpStored *st
         memcpy(f->z + i * c, older->z + at * c, sizeof(double) * (size_t)c);
         f->mean[i] = older->mean[at];
     }
-    standardise(n, f->y, out, scratch);
+    standardise(n, f->trust, f->y, out, scratch);
     if (gp_fit(k, f, 1, &one, &none, older, kept, NULL, NULL, found, scratch)) return 1;
     out[3] = found[0];
     return 0;
