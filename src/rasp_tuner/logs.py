@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rasp_tuner.base.checks import BLANKS, metric_number, number, show
+from rasp_tuner.base.checks import BLANKS, number, show
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts import Category, ContextKind, Name
 from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder
@@ -201,7 +201,7 @@ def _sample(
         point = space.to_unit(params)
         empty = [value is None and name not in encoder.optional for name, value in context.items()]
         seen = encoder.encode([0.0 if gap else context[name] for name, gap in zip(context, empty, strict=True)] or None)
-        results = {name: metric_number(f"metrics[{name!r}]", value) + 0.0 for name, value in told.items()}
+        results = {name: number(f"metrics[{name!r}]", value) + 0.0 for name, value in told.items()}
     except InvalidValue as reason:
         raise _Lacks(str(reason), "an illegal value") from None
     seen += 0.0  # no -0.0: equal values, equal fingerprints

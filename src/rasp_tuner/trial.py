@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
+from rasp_tuner.base.checks import number
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Params
 from rasp_tuner.types import Suggestion
@@ -48,6 +49,10 @@ class AsyncAnswers(Protocol):
     async def should_stop(self, id: str, partial: Mapping[str, float]) -> bool: ...
 
 
+def _numbers(field: str, given: Mapping[str, float]) -> dict[str, float]:
+    return {name: number(f"{field}[{name!r}]", value) for name, value in given.items()}
+
+
 class BlockOutcome(NamedTuple):
     """What a block came to."""
 
@@ -89,13 +94,14 @@ class Block:
         """What came of them, by name or as a mapping; of several reports the last value of each metric counts.
 
         `ran` says what really ran, for a system that clips or rounds settings; `control` what the default gave at the
-        same time. A metric of one of these names is reported in a mapping.
+        same time. A metric of one of these names is reported in a mapping. What is no number is refused here.
         """
         self._running()
+        told = _numbers("metrics", {**(metrics or {}), **named})
+        self._control = self._control if control is None else _numbers("control", control)
         self._partial = None
-        self._metrics = {**(self._metrics or {}), **(metrics or {}), **named}
+        self._metrics = {**(self._metrics or {}), **told}
         self._ran = ran if ran is not None else self._ran
-        self._control = control if control is not None else self._control
 
     def _begin(self, suggestion: Suggestion) -> None:
         self._suggestion = suggestion

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rasp_tuner import context_report
-from rasp_tuner.base.checks import metric_number, show, whole
+from rasp_tuner.base.checks import number, show, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread, unguarded
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
@@ -462,7 +462,7 @@ class TunerView:
         for other in partial:
             if other not in self._optimizer.metrics:
                 raise InvalidValue(f"partial: no metric {show(other)}; there are {list(self._optimizer.metrics)}")
-        so_far = [metric_number(f"partial[{key!r}]", value) for key, value in partial.items()]
+        so_far = [number(f"partial[{key!r}]", value) for key, value in partial.items()]
         stop = record.why.stop
         return stop is not None and so_far[list(partial).index(name)] >= stop
 

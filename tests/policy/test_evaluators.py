@@ -138,7 +138,7 @@ numbers = st.floats() | st.sampled_from(
 )
 values = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | numbers | texts | moments
 fitting = {  # values that a field takes more often than not, so that contexts are not all wrong
-    "number": st.floats(-1e6, 1e6) | st.sampled_from(NUMBERS) | st.booleans(),
+    "number": st.floats(-1e6, 1e6) | st.sampled_from(NUMBERS),
     "flag": st.booleans() | st.sampled_from(["yes", "Off", 1, 0.0, None]),
     "category": texts | st.integers(-9, 9) | st.none(),
     "name": texts | st.floats(),
