@@ -21,7 +21,7 @@ from rasp_tuner.policy import c_table
 from rasp_tuner.policy.evaluate import DAYS, leaf_of, load, params_of, read
 
 HERE = Path(__file__).parent
-EXAMPLES_EACH = int(os.environ.get("RASP_POLICY_CONTEXTS", "80"))  # 3000 take about a minute
+EXAMPLES_EACH = int(os.environ.get("RASP_POLICY_CONTEXTS", "200"))  # 3000 take about a minute
 EXAMPLES = HERE.parents[1] / "examples/policy"
 TEXTS = ["eu", "us", "other", "", "é\U0001f600", 'a "b" \\ c', "7", "-3", "0", "true", "9007199254740992", "yes"]
 NUMBERS = [-1e100, -3.0, 0.0, 0.1, 7.0, 28800.0, 1e300]
