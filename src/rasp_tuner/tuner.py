@@ -57,8 +57,8 @@ class Tuner(TunerView):
                 deviations); settings then change only if the expected gain over ten steps exceeds it
     budget      share of the default's loss by which the sum of losses may exceed the default's, as far as the model
                 can tell, plus the budget of 200 steps as a start-up allowance; one run books at most three steps of
-                the default's loss; gains that are sure may be spent, too, so that 0 still explores: it costs no more than
-                it has gained. freeze(default=True) explores nothing. None, or no `default`: no budget
+                the default's loss; what was surely gained may be spent, too, so that 0 still explores, unlike
+                freeze(default=True). None, or no `default`: no budget
     guard       margin: once a little is known, avoids suggestions whose forecast, plus one deviation, is over the
                 default's by more than this share of it; 0.1 is ten percent
     holdout     share of steps, as 0.05, that run the default instead of a suggestion, drawn at random: then `savings()`
