@@ -189,7 +189,7 @@ class TunerView:
             self._space.from_unit,
             self._space.knobs,
             self._default,
-            {name: 1.0 if metric.direction == "min" else -1.0 for name, metric in metrics.items()},
+            {name: metric.sign for name, metric in metrics.items()},
             self.scales,
             self._weights(),
         )
@@ -506,7 +506,7 @@ class TunerView:
             self._before = SeenBefore(self._encoder.dim)
         metric, metrics = self._optimizer.model.own_metric, self._optimizer.metrics
         place = None if metric is None else list(metrics).index(metric)
-        sign = 1.0 if metric is None or metrics[metric].direction == "min" else -1.0
+        sign = 1.0 if metric is None else metrics[metric].sign
         valued = Valued(place, sign, self._preset.name == "default")
         self._before.update(self._record, self._ledger, valued, self._optimizer.model.relevance())
         return self._before
@@ -536,7 +536,7 @@ class TunerView:
             [f"context[{i}]" for i in range(encoder.dim)] if named is None else named,
             decode,
             list(metrics),
-            1.0 if metric is None or metrics[metric].direction == "min" else -1.0,
+            1.0 if metric is None else metrics[metric].sign,
         )
 
     def _best_of(self, seen: Array, points: list[Array]) -> Array:

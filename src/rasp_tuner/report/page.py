@@ -113,7 +113,7 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
     for name, metric in shown.optimizer.metrics.items():
         limit, told = metric.limit, [row["metrics"][name] for row in shown.history if row["metrics"] is not None]
         if limit is not None and not limit.relative and told:
-            kept = sum(value <= limit.value if metric.direction == "min" else value >= limit.value for value in told)
+            kept = sum(not metric.breaks(value) for value in told)
             facts.append((f"{kept / len(told):.0%}", f"of them kept the limit of {name}, {number_words(limit.value)}"))
     return facts
 

@@ -84,15 +84,9 @@ def _by_limits(pairs: Sequence[PairedRun], metrics: Mapping[str, MetricSource]) 
     outcome: Outcome = "same"
     both = [(p.default, p.recommended) for p in pairs if p.default is not None and p.recommended is not None]
     for name, source in metrics.items():
-        limit = source.metric.limit
-        if limit is None or not both:
+        if source.metric.limit is None or not both:
             continue
-        sign = 1.0 if source.metric.direction == "min" else -1.0
-        levels = [limit.value * (d[name] if limit.relative else 1.0) for d, _ in both]
-        broken = [
-            sum(sign * side[name] > sign * level for side, level in zip(sides, levels, strict=True))
-            for sides in zip(*both, strict=True)
-        ]
+        broken = [sum(source.metric.breaks(pair[side][name], pair[0][name]) for pair in both) for side in (0, 1)]
         allowed = math.ceil((1.0 - LIMIT_KEPT) * len(both))
         said.append(f"{name} within its limit in {len(both) - broken[1]} of {len(both)} runs")
         if broken[1] > allowed and broken[1] >= broken[0]:
@@ -190,21 +184,16 @@ def log_cost(default: Mapping[str, float], other: Mapping[str, float], metrics: 
     """The logarithm of the same; of a metric that is not positive, the difference as a share of the larger value."""
     total = 0.0
     for name, source in metrics.items():
-        sign, (d, r) = 1.0 if source.metric.direction == "min" else -1.0, (default[name], other[name])
+        d, r = default[name], other[name]
         apart = math.log(r / d) if d > 0.0 and r > 0.0 else (r - d) / (max(abs(d), abs(r)) or 1.0)
-        total += sign * source.metric.weight * apart
+        total += source.metric.sign * source.metric.weight * apart
     return total / sum(source.metric.weight for source in metrics.values())
 
 
 def keeps_limits(found: Mapping[str, float], default: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> bool:
     """Whether one run keeps every limit, where the default comes to these values."""
-    for name, source in metrics.items():
-        limit, sign = source.metric.limit, 1.0 if source.metric.direction == "min" else -1.0
-        if limit is None or (limit.relative and name not in default):
-            continue
-        if sign * found[name] > sign * limit.value * (default[name] if limit.relative else 1.0):
-            return False
-    return True
+    limited = {name: source.metric for name, source in metrics.items() if source.metric.limit is not None}
+    return not any(metric.breaks(found[name], default.get(name)) for name, metric in limited.items())
 
 
 def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> float:
@@ -213,6 +202,5 @@ def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Map
     for name, source in metrics.items():
         if default[name] <= 0.0 or other[name] <= 0.0:
             continue  # has no ratio: the others decide
-        sign = 1.0 if source.metric.direction == "min" else -1.0
-        total += sign * source.metric.weight * math.log(other[name] / default[name])
+        total += source.metric.sign * source.metric.weight * math.log(other[name] / default[name])
     return math.exp(total / sum(source.metric.weight for source in metrics.values()))
