@@ -31,6 +31,8 @@ from rasp_tuner.cli.remote import (
     talking,
 )
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.page.words import range_words
+from rasp_tuner.space import knob_from_json
 from rasp_tuner.types import Budget
 
 if TYPE_CHECKING:
@@ -98,13 +100,9 @@ def show(client: "Client", name: Name) -> Printed:
     if isinstance(context, dict):
         context = [f"{name} ({kind['kind']})" for name, kind in context.items()]
     lines.append(f"context  {', '.join(map(plain, context)) if isinstance(context, list) else context or 'none'}")
-    lines += _columns(
-        "knobs",
-        [
-            (plain(knob), _knob(spec), f"default {shown(view['default'].get(knob, '-'))}")
-            for knob, spec in view["space"].items()
-        ],
-    )
+    knobs = {name: plain(range_words(knob_from_json(name, spec))) for name, spec in view["space"].items()}
+    default = view["default"]
+    lines += _columns("knobs", [(plain(n), own, f"default {shown(default.get(n, '-'))}") for n, own in knobs.items()])
     if rules := view.get("constraints"):
         lines += _columns("constraints", [(plain(rule),) for rule in rules])
     lines += _columns(
@@ -356,23 +354,6 @@ def _serves(view: dict[str, Any]) -> str:
     switched = view["switched"] or {"by": None, "at": None}
     who = "" if switched["by"] is None else f" by {plain(switched['by'])} {ago(switched['at'])}"
     return f"frozen{' at its default' if view['serves'] == 'default' else ''}{who}"
-
-
-def _knob(spec: dict[str, Any]) -> str:
-    """A knob in words."""
-    if spec.get("when"):
-        parts = [f"{plain(name)} is {' or '.join(map(shown, values))}" for name, values in spec["when"].items()]
-        return f"{_knob({**spec, 'when': None})}; only if {' and '.join(parts)}"
-    if spec["type"] == "categorical":
-        order = ", in order" if spec.get("ordered") else ""
-        return "one of " + ", ".join(shown(choice) for choice in spec["choices"]) + order
-    if spec["type"] == "bool":
-        return "false or true"
-    if "knob" in spec:
-        return f"{shown(spec.get('word'))} or {_knob(spec['knob'])}"
-    step = spec.get("step")
-    extra = [", log"] if spec.get("log") else [f", step {shown(step)}"] if step not in (None, 1) else []
-    return "".join([f"{spec['type'].replace('_', ' ')} {shown(spec['low'])} to {shown(spec['high'])}", *extra])
 
 
 def _columns(head: str, rows: list[tuple[str, ...]]) -> list[str]:

@@ -122,8 +122,8 @@ def _run(
     from rasp_tuner.study_file.fields import read_study_file
     from rasp_tuner.tune import StopRules, build_study, run_study
     from rasp_tuner.tune.dry_run import plan_words
-    from rasp_tuner.tune.options import merged
     from rasp_tuner.tune.progress import Progress
+    from rasp_tuner.tune.study import merged
 
     fields: dict[str, Any] = {}
     if words and words[0].endswith(".toml"):

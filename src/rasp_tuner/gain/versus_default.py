@@ -222,9 +222,6 @@ class _Sums:
         self.log_shared *= keep
         self.log_squares *= keep * keep
 
-    def numbers(self) -> list[float]:
-        return [getattr(self, name) for name in FORECAST_SUMS]
-
     def log_bounds(self) -> tuple[float, float]:
         """Mean gain of a step in logarithms, and half of its interval."""
         return self.log_gain / self.weight, NORMAL_95 * (self.log_shared + math.sqrt(self.log_squares)) / self.weight

@@ -1,4 +1,4 @@
-"""RaspSearch: a tuner as a search algorithm of Ray Tune, with contexts (docs/RAY_TUNE.md).
+"""RaspSearch: a tuner as a search algorithm of Ray Tune, with contexts; RaspScheduler: its stops (docs/RAY_TUNE.md).
 
 Every suggestion is an `ask` and every trial that ends is a `tell`. What ends without being known here, as a trial that
 is started again after an error, is learned from the config that Ray puts into its results.
@@ -23,6 +23,7 @@ from rasp_tuner.tuner import Context, Tuner
 from rasp_tuner.types import Direction, Metric
 
 try:
+    from ray.tune.schedulers import FIFOScheduler
     from ray.tune.search import Searcher
 except ImportError as reason:  # of Ray, or of what `ray.tune` needs beside it
     raise MissingExtra(
@@ -363,6 +364,29 @@ class RaspSearch(Searcher):
             self._ready().observe_failed(context, params)
         else:
             self._ready().observe(context, params, metrics)
+
+
+class RaspScheduler(FIFOScheduler):
+    """Ends a trial whose metric has reached the suggestion's stop; RaspSearch learns it as at least so bad.
+
+    For `tune.TuneConfig(search_alg=RaspSearch(..., default={...}), scheduler=RaspScheduler())`. The trials report their
+    metric while they run: what it came to so far, of one that only grows, as time and cost do.
+    """
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """STOP or CONTINUE."""
+        search = _search_of(tune_controller.search_alg)
+        return str(self.STOP if search.should_stop(trial.trial_id, result) else self.CONTINUE)
+
+
+def _search_of(found: Any) -> RaspSearch:
+    """The RaspSearch inside of what Ray has wrapped around it."""
+    while not isinstance(found, RaspSearch):
+        inner = getattr(found, "searcher", None)
+        if inner is None:
+            raise InvalidSpace(f"RaspScheduler needs search_alg=RaspSearch(...), got {show(found)}")
+        found = inner
+    return found
 
 
 def _tell(tuner: Tuner, waiting: Waiting, metrics: dict[str, float] | str, stopped: bool = False) -> bool:
