@@ -412,9 +412,8 @@ class TunerView:
         waiting = self._ledger.pending.get(id)
         if waiting is not None:
             return self._encoder.decode(waiting.context)
-        numbers, _, _, contexts = self._record.parts()
-        place = np.flatnonzero(numbers[:, 1] == int(id[1:]))
-        return self._encoder.decode(contexts[place[0]]) if len(place) else None
+        found = self._on_record(id)
+        return None if found is None else self._encoder.decode(found[1])
 
     def _knob_shares(self, waiting: Pending) -> dict[str, float]:
         from rasp_tuner.report.situation_gains import knob_shares
@@ -489,9 +488,14 @@ class TunerView:
         waiting, named = self._ledger.pending.get(id), self._space.from_unit
         if waiting is not None:
             return before.coming(waiting.context, self._lineage.total, named)
+        found = self._on_record(id)
+        return None if found is None else before.of_step(*found, named)
+
+    def _on_record(self, id: str) -> tuple[int, Array] | None:
+        """The number and the context [d_c] of an answered suggestion's step, if that is on record."""
         numbers, _, _, contexts = self._record.parts()
         place = np.flatnonzero(numbers[:, 1] == int(id[1:]))
-        return before.of_step(int(numbers[place[0], 0]), contexts[place[0]], named) if len(place) else None
+        return (int(numbers[place[0], 0]), contexts[place[0]]) if len(place) else None
 
     def _visited(self) -> "SeenBefore | None":
         """The visits on record up to now; None where contexts are not kept."""
