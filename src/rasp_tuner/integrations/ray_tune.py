@@ -9,7 +9,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -38,7 +38,7 @@ from rasp_tuner.integrations.ray_space import (
     parameters_of,
     value_at,
 )
-from rasp_tuner.integrations.shared import check_alike, plain_context
+from rasp_tuner.integrations.shared import check_alike, for_a_block, plain_context
 
 log = logging.getLogger("rasp_tuner")
 CONTEXT = "context"  # where a trial's config has its context
@@ -128,13 +128,9 @@ class RaspSearch(Searcher):
         A function is called for every trial: its answer is the context, or None for "ask again later". None takes it
         back.
         """
-        before = self._context
         if context is not None and not callable(context):
             self._checker.check_context(context)
-        self._context = context
-        block = ExitStack()
-        block.callback(setattr, self, "_context", before)
-        return block
+        return for_a_block(self, "_context", context)
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: Any, **spec: Any) -> bool:
         """Take the metric and the space of `tune.Tuner`; False if there is a space already and this has none."""

@@ -36,7 +36,7 @@ def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSou
     effects = _effects([stratum for group in groups for stratum in _strata(group)], metrics, goals)
     failed = sum(pair.default is None for pair in pairs), sum(pair.recommended is None for pair in pairs)
     counts = len(pairs), *failed
-    found = effects.get("objective" if len(goals) > 1 else next(iter(goals)))
+    found = main_effect(effects, goals)
     said = "every run failed" if found is None else effect_words(found, *_kind_of(goals))
     for outcome, reason in (_by_failures(pairs), _by_limits(pairs, metrics)):
         if outcome == "worse":
@@ -46,7 +46,7 @@ def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSou
     if found is None:
         return Verdict("same", f"no difference can be shown: {said}", effects, *counts)
     lower = found.value < found.neutral
-    better = lower if _kind_of(goals)[0] == "min" else not lower
+    better = lower != is_upwards(goals)
     kept = _by_limits(pairs, metrics)[1]
     words = f"{said}; {kept}" if kept else said
     return Verdict("same" if not found.is_clear else "better" if better else "worse", words, effects, *counts)
@@ -54,9 +54,18 @@ def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSou
 
 def is_ahead(verdict: Verdict, metrics: Mapping[str, MetricSource]) -> bool:
     """Whether the recommendation came out better than the default, clearly or not."""
-    goals = goals_of(metrics)
-    found = verdict.effects.get("objective" if len(goals) > 1 else next(iter(goals)))
-    return found is not None and (found.value < found.neutral) == (_kind_of(goals)[0] == "min")
+    found = main_effect(verdict.effects, goals_of(metrics))
+    return found is not None and (found.value < found.neutral) == (not is_upwards(goals_of(metrics)))
+
+
+def main_effect(effects: Mapping[str, Effect], goals: Mapping[str, MetricSource]) -> Effect | None:
+    """That of the one metric to be improved, or of several together."""
+    return effects.get("objective" if len(goals) > 1 else next(iter(goals)))
+
+
+def is_upwards(goals: Mapping[str, MetricSource]) -> bool:
+    """Whether more is better; several metrics are one cost."""
+    return len(goals) == 1 and next(iter(goals.values())).metric.direction == "max"
 
 
 def goals_of(metrics: Mapping[str, MetricSource]) -> dict[str, MetricSource]:
