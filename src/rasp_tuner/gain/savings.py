@@ -52,7 +52,7 @@ def checked_holdout(value: object, has_default: bool, most: float = MOST_HOLDOUT
     if value is None:
         return None
     share = number("holdout", value, InvalidSpace)
-    if isinstance(value, bool) or not LEAST_HOLDOUT <= share <= most:
+    if not LEAST_HOLDOUT <= share <= most:
         raise InvalidSpace(
             f"holdout must be a share of steps from {LEAST_HOLDOUT} to {most}, or None, got {show(value)}"
         )
