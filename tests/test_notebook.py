@@ -35,9 +35,9 @@ def test_a_new_tuner_shows_its_knobs_and_recommends_the_default():
     tuner = Tuner(SPACE, {"ms": "min"}, default=TODAY)
     assert cells(tuner) == [
         ["knob", "range", "default", "recommended"],
-        ["pool", "1 to 64 (log)", "8", "8"],
-        ["rate", "0 to 1", "0.5", "0.5"],
-        ["codec", "<b>lz4</b>, zstd", "<b>lz4</b>", "<b>lz4</b>"],
+        ["pool", "whole numbers from 1 to 64, on a log scale", "8", "8"],
+        ["rate", "numbers from 0 to 1", "0.5", "0.5"],
+        ["codec", "<b>lz4</b> or zstd", "<b>lz4</b>", "<b>lz4</b>"],
     ]
     assert "<b>" not in tuner._repr_html_()
     assert "0 runs learned; 0 waiting for an answer; Exploring may cost 2.0%" in tuner._repr_html_()

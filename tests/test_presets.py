@@ -118,3 +118,10 @@ def test_the_paper_refuses_a_scale_that_it_would_ignore():
     for scale in ("auto", "linear"):
         tuner = Tuner({"x": Float(0, 1)}, {"tps": "max", "ms": Metric("min", scale=scale)}, preset="paper")
         assert tuner.scales == {"tps": "linear", "ms": "linear"}
+
+
+@pytest.mark.parametrize("option", ["budget", "guard", "switching_cost", "holdout"])
+@pytest.mark.parametrize("given", [True, False, "0.1"])
+def test_a_share_is_a_number(option, given):
+    with pytest.raises(InvalidSpace, match=rf"{option} must be a finite number, got"):
+        Tuner({"x": Float(0, 1)}, {"loss": "min"}, default={"x": 0.5}, **{option: given})

@@ -104,6 +104,17 @@ def test_limits_and_several_metrics(tmp_path):
     assert f"all metrics together: {two.versus_default()}" in page_of(two, tmp_path).text
 
 
+def test_the_table_of_settings_says_from_which_knobs_a_gain_comes_where_there_are_several(tmp_path):
+    two = Tuner({"x": Float(0.0, 10.0), "idle": Int(1, 9)}, {"ms": "min"}, default={"x": 9.0, "idle": 2})
+    text = page_of(play(two, 40, lambda p, i: {"ms": 1.0 + p["x"] + 0.01 * (i % 3)}), tmp_path).text
+    assert "expected against the default, and from which knobs" in text
+    assert re.search(r"better \([^)]*\), from x \d+%", text)
+    one = play(Tuner(X, {"ms": "min"}, default={"x": 9.0}), 40, lambda p, _: {"ms": 1.0 + p["x"]})
+    text = page_of(one, tmp_path).text
+    assert "expected against the default" in text
+    assert "from which knobs" not in text
+
+
 def test_a_tuner_of_a_fleet_shows_the_situations_in_its_memory(tmp_path):
     fleet = Fleet(X, {"ms": "min"}, ["load"], {"x": 5.0}, size=2)
     for i in range(30):

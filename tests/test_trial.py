@@ -24,6 +24,19 @@ def test_a_trial_is_an_ask_and_a_tell():
     assert by_trial.to_bytes() == by_hand.to_bytes()
 
 
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [({"loss": "x"}, "metrics"), ({"loss": True}, "metrics"), ({"control": {"loss": None}}, "control")],
+)
+def test_what_is_no_number_is_refused_where_it_is_reported(told, said):
+    one = tuner()
+    with one.trial([1.0]) as t:
+        with pytest.raises(InvalidValue, match=rf"{said}\['loss'\] must be a finite number, got"):
+            t.report(**told)
+        t.report(loss=0.3)
+    assert one.learned == 1
+
+
 def test_a_block_that_raises_is_a_failed_run_and_the_error_goes_on(caplog):
     one = tuner()
     trial = one.trial([1.0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from damaged_snapshot import damaged
 
-from rasp_tuner import Categorical, Float, Gain, SnapshotError, Tuner, VersusDefault
+from rasp_tuner import Categorical, Float, Gain, Metric, SnapshotError, Tuner, VersusDefault
 
 KNOBS = {"x": Float(0.0, 1.0)}
 DEFAULT = {"x": 0.5}
@@ -114,6 +114,45 @@ def test_failed_runs_and_what_nobody_asked_for_do_not_count():
     tuner.tell_failed(tuner.ask({"load": 1.0}).id, "no memory")
     tuner.observe({"load": 1.0}, {"x": 0.9}, {"ms": 1e6})
     assert tuner.versus_default() == before
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+@pytest.mark.parametrize("at", [0, 5, 60])
+@pytest.mark.parametrize("absurd", [1e308, 1e13])
+def test_one_absurd_value_is_left_out_and_said(scale, at, absurd):
+    """A counter was reset, or a sensor said its largest number."""
+    spoilt, plain = (tuner_of({"ms": Metric("min", scale=scale)}) for _ in range(2))
+    truth = play(plain, 120)
+    if at:
+        play(spoilt, at)
+    spoilt.tell(spoilt.ask({"load": 0.0}).id, {"ms": absurd})
+    play(spoilt, 119 - at, seed=1)
+    found = spoilt.versus_default()
+    assert found.gain.value == pytest.approx(truth, abs=0.1)
+    assert found.gain.high - found.gain.low < 2.0 * (plain.versus_default().gain.high - plain.versus_default().gain.low)
+    assert 1 <= found.left_out <= 14
+    assert str(found).endswith(f"; {found.left_out} absurd step{'s' * (found.left_out > 1)} left out")
+    assert plain.versus_default().left_out == 0
+    assert Tuner.from_bytes(spoilt.to_bytes()).versus_default() == found
+    assert VersusDefault.from_json(found.to_json()) == found
+
+
+def test_situations_of_very_different_levels_are_no_absurd_values():
+    tuner, rng = tuner_of(), np.random.default_rng(0)
+    for step in range(200):
+        load = float(step // 7 % 2)
+        s = tuner.ask({"load": load})
+        tuner.tell(s.id, {"ms": 1e5**load * (1.0 + (s.params["x"] - 0.2) ** 2) * math.exp(0.02 * rng.normal())})
+    assert tuner.versus_default().left_out <= 2  # the first look at another situation
+    assert tuner.versus_default().gain.outcome == "better"
+
+
+def test_one_absurd_value_moves_a_measured_gain_by_little():
+    tuner = tuner_of(holdout=0.2)
+    play(tuner, 200)
+    before = tuner.savings().gain.value
+    tuner.tell(tuner.ask({"load": 0.0}).id, {"ms": 1e308})
+    assert tuner.savings().gain.value == pytest.approx(before, abs=0.1)
 
 
 def test_preset_paper_knows_no_gain():

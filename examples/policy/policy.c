@@ -84,7 +84,7 @@ static int read(const policy_field *field, const policy_value *given, read_value
     if (type == POLICY_TEXT ? !text : type != POLICY_BOOL && type != POLICY_NUMBER) return 0; /* no value at all */
     switch (field->kind) {
     case POLICY_OF_NUMBER:
-        return type != POLICY_TEXT && isfinite(x) && set(out, POLICY_NUMBER, x, 0);
+        return type == POLICY_NUMBER && isfinite(x) && set(out, POLICY_NUMBER, x, 0);
     case POLICY_OF_TIME:
         if (type == POLICY_TEXT) return moment(text, &weekday, &seconds) && set(out, POLICY_NUMBER, seconds, 0);
         return type == POLICY_NUMBER && x >= 0 && x <= 86400 && set(out, POLICY_NUMBER, x, 0);

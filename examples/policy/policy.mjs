@@ -98,8 +98,8 @@ function read(field, value) {
   }
   if (!["string", "number", "boolean"].includes(typeof value)) throw new Wrong();
   if (field.kind === "number") {
-    if (typeof value === "string" || !Number.isFinite(Number(value))) throw new Wrong();
-    return Number(value);
+    if (!Number.isFinite(value)) throw new Wrong();
+    return value;
   }
   if (field.kind === "time of day") return seconds(value);
   if (field.kind === "weekday") return day(value);

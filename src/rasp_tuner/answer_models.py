@@ -50,6 +50,7 @@ class VersusDefault(LazyModel):
     lately: dict[str, Gain] = Field(description="Of the latest 200 steps or so; empty where it is measured.")
     better_since: int | None = Field(description="Step at which a gain was first proven.")
     worse_since: int | None = Field(description="Step at which a loss was first proven.")
+    left_out: int = Field(0, description="Steps with values that are not believed.")
     words: str
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rasp_tuner.base.checks import metric_number, same_names, show
+from rasp_tuner.base.checks import number, same_names, show
 from rasp_tuner.contexts import value_json
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Params
@@ -118,7 +118,7 @@ def outcome(metrics: Iterable[str], named: str | None, details: Mapping[str, Any
     others = {name: value for name, value in details.items() if name not in (*known, VALUE, VARIANT)}
     given |= {name: value for name, value in others.items() if _is_number(value)}
     same_names("metrics", given, known)
-    return TrackedOutcome({name: metric_number(f"metrics[{name!r}]", given[name]) for name in known}, variant=variant)
+    return TrackedOutcome({name: number(f"metrics[{name!r}]", given[name]) for name in known}, variant=variant)
 
 
 def _failure(given: object) -> str:

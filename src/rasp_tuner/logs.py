@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rasp_tuner.base.checks import BLANKS, metric_number, number, show
+from rasp_tuner.base.checks import BLANKS, number, show
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts import Category, ContextKind, Name
 from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder
@@ -132,7 +132,8 @@ def _records(
 
 
 def _columns(source: Mapping[str, Sequence[Any]], needed: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    _check_columns("records", source, needed)
+    if lacking := [name for name in needed if name not in source]:
+        raise InvalidValue(f"records lacks the columns {show(lacking)}; it has {show(sorted(source))}")
     lengths = {name: len(source[name]) for name in needed}
     if len(set(lengths.values())) > 1:
         raise InvalidValue(f"records must have columns of one length, got {show(lengths)}")
@@ -143,22 +144,9 @@ def _columns(source: Mapping[str, Sequence[Any]], needed: Sequence[str]) -> Iter
 def _file(
     path: Path, needed: Sequence[str], knobs: Mapping[str, Knob], kinds: Mapping[str, ContextKind]
 ) -> Iterator[Mapping[str, Any]]:
-    file = read_csv(path)
-    _check_columns(str(path), file.header, needed)
-    twice = [name for name in needed if file.header.count(name) > 1]
-    if twice:
-        raise InvalidValue(f"{path} must name each column once; these are there twice: {show(twice)}")
-    at = {name: file.header.index(name) for name in needed}
-    for _, row in file.rows:
-        texts = {name: row[i] if i < len(row) else None for name, i in at.items()}
+    for row in read_csv(path).columns(needed):
+        texts = dict(zip(needed, row, strict=True))
         yield {name: _parsed(text, knobs.get(name), kinds.get(name)) for name, text in texts.items()}
-
-
-def _check_columns(what: str, columns: Iterable[str], needed: Sequence[str]) -> None:
-    there = set(columns)
-    lacking = [name for name in needed if name not in there]
-    if lacking:
-        raise InvalidValue(f"{what} lacks the columns {show(lacking)}; it has {show(sorted(there))}")
 
 
 def _parsed(text: str | None, knob: Knob | None, kind: ContextKind | None) -> Any:
@@ -201,7 +189,7 @@ def _sample(
         point = space.to_unit(params)
         empty = [value is None and name not in encoder.optional for name, value in context.items()]
         seen = encoder.encode([0.0 if gap else context[name] for name, gap in zip(context, empty, strict=True)] or None)
-        results = {name: metric_number(f"metrics[{name!r}]", value) + 0.0 for name, value in told.items()}
+        results = {name: number(f"metrics[{name!r}]", value) + 0.0 for name, value in told.items()}
     except InvalidValue as reason:
         raise _Lacks(str(reason), "an illegal value") from None
     seen += 0.0  # no -0.0: equal values, equal fingerprints

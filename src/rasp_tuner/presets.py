@@ -55,7 +55,7 @@ def with_options(
 ) -> Preset:
     """The preset with the tuner's own options set."""
     changes: dict[str, object] = {}
-    if not (isinstance(switching_cost, float | int) and switching_cost == 0.0):
+    if type(switching_cost) not in (int, float) or switching_cost:
         changes["switching_cost"] = switching_cost
     if guard is not None:
         changes["guard"] = guard

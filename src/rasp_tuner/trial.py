@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol
 
+from rasp_tuner.base.checks import number
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Params
 from rasp_tuner.types import Suggestion
@@ -13,7 +14,7 @@ Told = Mapping[str, float] | None
 
 
 class Answers(Protocol):
-    """Who learns what came of a suggestion: a tuner, or a study of a server."""
+    """Who learns what came of a suggestion: a tuner, or a study of a server; its answers may be awaited."""
 
     def tell(
         self,
@@ -23,43 +24,22 @@ class Answers(Protocol):
         *,
         stopped: bool = False,
         control: Told = None,
-    ) -> object: ...
+    ) -> Any: ...
 
-    def tell_failed(self, id: str, reason: str = "", params: Given = None) -> object: ...
+    def tell_failed(self, id: str, reason: str = "", params: Given = None) -> Any: ...
 
-    def should_stop(self, id: str, partial: Mapping[str, float]) -> bool: ...
-
-
-class AsyncAnswers(Protocol):
-    """The same, without blocking."""
-
-    async def tell(
-        self,
-        id: str,
-        metrics: Mapping[str, float],
-        params: Given = None,
-        *,
-        stopped: bool = False,
-        control: Told = None,
-    ) -> object: ...
-
-    async def tell_failed(self, id: str, reason: str = "", params: Given = None) -> object: ...
-
-    async def should_stop(self, id: str, partial: Mapping[str, float]) -> bool: ...
+    def should_stop(self, id: str, partial: Mapping[str, float]) -> Any: ...
 
 
-class BlockOutcome(NamedTuple):
-    """What a block came to."""
-
-    metrics: dict[str, float] | None  # None: it failed
-    reason: str = ""
-    stopped: bool = False
+def _numbers(field: str, given: Mapping[str, float]) -> dict[str, float]:
+    return {name: number(f"{field}[{name!r}]", value) for name, value in given.items()}
 
 
 class Block:
     """What is known of a trial while its block runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
         self._suggestion: Suggestion | None = None
         self._metrics: dict[str, float] | None = None
         self._ran: Given = None
@@ -89,13 +69,14 @@ class Block:
         """What came of them, by name or as a mapping; of several reports the last value of each metric counts.
 
         `ran` says what really ran, for a system that clips or rounds settings; `control` what the default gave at the
-        same time. A metric of one of these names is reported in a mapping.
+        same time. A metric of one of these names is reported in a mapping. What is no number is refused here.
         """
         self._running()
+        told = _numbers("metrics", {**(metrics or {}), **named})
+        self._control = self._control if control is None else _numbers("control", control)
         self._partial = None
-        self._metrics = {**(self._metrics or {}), **(metrics or {}), **named}
+        self._metrics = {**(self._metrics or {}), **told}
         self._ran = ran if ran is not None else self._ran
-        self._control = control if control is not None else self._control
 
     def _begin(self, suggestion: Suggestion) -> None:
         self._suggestion = suggestion
@@ -109,20 +90,19 @@ class Block:
             raise InvalidValue("a trial begins with its block: with tuner.trial(context) as t: ...")
         return self._suggestion
 
-    def _outcome(self, error: BaseException | None) -> BlockOutcome | None:
-        """What to tell; None after Ctrl-C, for nobody knows what would have come of it."""
+    def _end(self, error: BaseException | None) -> Any:
+        """Tell what came of it; nothing after Ctrl-C, for nobody knows what would have come of it."""
         if isinstance(error, Exception):
-            return BlockOutcome(None, f"{type(error).__name__}: {error}")
+            return self._answers.tell_failed(self.id, f"{type(error).__name__}: {error}", self._ran)
         if error is not None:
             return None
-        if self._partial is not None:
-            return BlockOutcome({**(self._metrics or {}), **self._partial}, stopped=True)
-        if self._metrics is None:
+        if self._metrics is None and self._partial is None:
             raise InvalidValue(
                 f"the block of trial {self.id!r} reported nothing: call t.report(p99_ms=...) in it, or answer later"
                 f" with tuner.tell({self.id!r}, ...)"
             )
-        return BlockOutcome(self._metrics)
+        metrics = {**(self._metrics or {}), **(self._partial or {})}
+        return self._answers.tell(self.id, metrics, self._ran, stopped=self.stopped, control=self._control)
 
 
 class Trial(Block):
@@ -133,8 +113,8 @@ class Trial(Block):
     """
 
     def __init__(self, ask: Callable[[], Suggestion], answers: Answers) -> None:
-        super().__init__()
-        self._ask, self._answers = ask, answers
+        super().__init__(answers)
+        self._ask = ask
 
     def check(self, partial: Mapping[str, float] | None = None, /, **named: float) -> bool:
         """Whether the run should be ended, by what it came to so far: `if t.check(time_s=spent): break`.
@@ -155,21 +135,15 @@ class Trial(Block):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        id, outcome = self.id, self._outcome(error)
-        if outcome is None:
-            return
-        if outcome.metrics is None:
-            self._answers.tell_failed(id, outcome.reason, self._ran)
-        else:
-            self._answers.tell(id, outcome.metrics, self._ran, stopped=outcome.stopped, control=self._control)
+        self._end(error)
 
 
 class AsyncTrial(Block):
     """The same for `async with`; a `check` is awaited."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Suggestion]], answers: AsyncAnswers) -> None:
-        super().__init__()
-        self._ask, self._answers = ask, answers
+    def __init__(self, ask: Callable[[], Awaitable[Suggestion]], answers: Answers) -> None:
+        super().__init__(answers)
+        self._ask = ask
 
     async def check(self, partial: Mapping[str, float] | None = None, /, **named: float) -> bool:
         so_far = {**(partial or {}), **named}
@@ -186,10 +160,6 @@ class AsyncTrial(Block):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        id, outcome = self.id, self._outcome(error)
-        if outcome is None:
-            return
-        if outcome.metrics is None:
-            await self._answers.tell_failed(id, outcome.reason, self._ran)
-        else:
-            await self._answers.tell(id, outcome.metrics, self._ran, stopped=outcome.stopped, control=self._control)
+        told = self._end(error)
+        if told is not None:
+            await told

@@ -57,7 +57,8 @@ class Tuner(TunerView):
                 deviations); settings then change only if the expected gain over ten steps exceeds it
     budget      share of the default's loss by which the sum of losses may exceed the default's, as far as the model
                 can tell, plus the budget of 200 steps as a start-up allowance; one run books at most three steps of
-                the default's loss; None, or no `default`: no budget
+                the default's loss; what was surely gained may be spent, too, so that 0 still explores, unlike
+                freeze(default=True). None, or no `default`: no budget
     guard       margin: once a little is known, avoids suggestions whose forecast, plus one deviation, is over the
                 default's by more than this share of it; 0.1 is ten percent
     holdout     share of steps, as 0.05, that run the default instead of a suggestion, drawn at random: then `savings()`
@@ -103,7 +104,7 @@ class Tuner(TunerView):
         self._guard = one_thread() if self._optimizer.uses_blas else contextlib.nullcontext()  # around every step
         self._has_default = default is not None
         self._holdout = checked_holdout(holdout, self._has_default)
-        signs = {name: 1.0 if one.direction == "min" else -1.0 for name, one in self._optimizer.metrics.items()}
+        signs = {name: one.sign for name, one in self._optimizer.metrics.items()}
         self._savings, self._forecasts = SavingsLedger(signs), ForecastLedger(signs)
         self._frozen, self._frozen_at_default = False, False
         self._current = self._default  # the latest own suggestion that was answered
@@ -550,7 +551,7 @@ class Tuner(TunerView):
         """
         name, outlook = self._optimizer.model.own_metric, record.why.outlook()
         if name is not None and outlook is not None:
-            sign = 1.0 if self._optimizer.metrics[name].direction == "min" else -1.0
+            sign = self._optimizer.metrics[name].sign
             shared = believed_deviation(outlook.level - outlook.predicted, outlook.better, outlook.deviation)
             return {name: StepForecast(sign * outlook.level, shared, outlook.deviation)}, 1
         weight = self._forecasts.stands_for(self._ledger.issued, len(self._optimizer.metrics))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rasp_tuner import context_report
-from rasp_tuner.base.checks import metric_number, show, whole
+from rasp_tuner.base.checks import number, show, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread, unguarded
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
@@ -189,7 +189,7 @@ class TunerView:
             self._space.from_unit,
             self._space.knobs,
             self._default,
-            {name: 1.0 if metric.direction == "min" else -1.0 for name, metric in metrics.items()},
+            {name: metric.sign for name, metric in metrics.items()},
             self.scales,
             self._weights(),
         )
@@ -412,9 +412,8 @@ class TunerView:
         waiting = self._ledger.pending.get(id)
         if waiting is not None:
             return self._encoder.decode(waiting.context)
-        numbers, _, _, contexts = self._record.parts()
-        place = np.flatnonzero(numbers[:, 1] == int(id[1:]))
-        return self._encoder.decode(contexts[place[0]]) if len(place) else None
+        found = self._on_record(id)
+        return None if found is None else self._encoder.decode(found[1])
 
     def _knob_shares(self, waiting: Pending) -> dict[str, float]:
         from rasp_tuner.report.situation_gains import knob_shares
@@ -462,7 +461,7 @@ class TunerView:
         for other in partial:
             if other not in self._optimizer.metrics:
                 raise InvalidValue(f"partial: no metric {show(other)}; there are {list(self._optimizer.metrics)}")
-        so_far = [metric_number(f"partial[{key!r}]", value) for key, value in partial.items()]
+        so_far = [number(f"partial[{key!r}]", value) for key, value in partial.items()]
         stop = record.why.stop
         return stop is not None and so_far[list(partial).index(name)] >= stop
 
@@ -489,9 +488,14 @@ class TunerView:
         waiting, named = self._ledger.pending.get(id), self._space.from_unit
         if waiting is not None:
             return before.coming(waiting.context, self._lineage.total, named)
+        found = self._on_record(id)
+        return None if found is None else before.of_step(*found, named)
+
+    def _on_record(self, id: str) -> tuple[int, Array] | None:
+        """The number and the context [d_c] of an answered suggestion's step, if that is on record."""
         numbers, _, _, contexts = self._record.parts()
         place = np.flatnonzero(numbers[:, 1] == int(id[1:]))
-        return before.of_step(int(numbers[place[0], 0]), contexts[place[0]], named) if len(place) else None
+        return (int(numbers[place[0], 0]), contexts[place[0]]) if len(place) else None
 
     def _visited(self) -> "SeenBefore | None":
         """The visits on record up to now; None where contexts are not kept."""
@@ -506,7 +510,7 @@ class TunerView:
             self._before = SeenBefore(self._encoder.dim)
         metric, metrics = self._optimizer.model.own_metric, self._optimizer.metrics
         place = None if metric is None else list(metrics).index(metric)
-        sign = 1.0 if metric is None or metrics[metric].direction == "min" else -1.0
+        sign = 1.0 if metric is None else metrics[metric].sign
         valued = Valued(place, sign, self._preset.name == "default")
         self._before.update(self._record, self._ledger, valued, self._optimizer.model.relevance())
         return self._before
@@ -536,7 +540,7 @@ class TunerView:
             [f"context[{i}]" for i in range(encoder.dim)] if named is None else named,
             decode,
             list(metrics),
-            1.0 if metric is None or metrics[metric].direction == "min" else -1.0,
+            1.0 if metric is None else metrics[metric].sign,
         )
 
     def _best_of(self, seen: Array, points: list[Array]) -> Array:

@@ -15,13 +15,13 @@ def test_show_is_short_and_survives_broken_objects():
     assert show(Broken()) == "<Broken whose repr raises RuntimeError>"
 
 
-@pytest.mark.parametrize("good", [1, 1.0, True, np.float32(1), np.int8(1), np.bool_(True)])
+@pytest.mark.parametrize("good", [1, 1.0, np.float32(1), np.int8(1)])
 def test_numbers_of_every_kind_are_taken(good):
     assert number("x", good) == 1.0
     assert type(number("x", good)) is float
 
 
-@pytest.mark.parametrize("bad", [None, "1", 1j, [1.0], np.array(1.0), float("nan"), 10**400])
+@pytest.mark.parametrize("bad", [None, "1", 1j, [1.0], np.array(1.0), float("nan"), 10**400, True, np.False_])
 def test_what_is_no_finite_number_is_refused_by_field(bad):
     with pytest.raises(InvalidSpace, match=r"^speed must be a finite number, got "):
         number("speed", bad, InvalidSpace)

@@ -82,10 +82,10 @@ def test_commands_take_a_study_file_and_say_what_its_knobs_are(server, monkeypat
     rasp("study", "create", str(file))
     said = rasp("study", "show", "compress")
     for words in (
-        "int 0 to 22, log; only if codec is zstd",
-        "auto or int 1 to 64, log",
-        "None or float 0.5 to 512, log",
-        "power of two 4 to 1024",
+        "whole numbers from 0 to 22, on a log scale; only if codec is zstd",
+        "auto, or whole numbers from 1 to 64, on a log scale",
+        "none, or numbers from 0.5 to 512, on a log scale",
+        "powers of two from 4 to 1024",
         "false or true",
         "block_kb * threads <= 4096",
     ):

@@ -65,8 +65,8 @@ def test_ask_and_tell(rasp, name):
     assert told == {"id": "s1", "status": "learned", "late": False}
     view = of_json(rasp("study", "show", name, "--json"))
     assert [view[key] for key in ("asks", "tells", "failures", "pending")] == [2, 1, 1, 0]
-    assert re.search(r"\n  pool +int 1 to 64, log +default 8\n", rasp("study", "show", name).stdout)
     shown = rasp("study", "show", name).stdout
+    assert re.search(r"\n  pool +whole numbers from 1 to 64, on a log scale +default 8\n", shown)
     assert "budget 0.02" in shown
     assert re.search(r"\n  throughput +max +weight 0.5 +linear scale\n", shown)
     assert "\nExploring may cost 2.0% more than the default; in " in shown

@@ -11,9 +11,12 @@ def test_names_fix_the_order():
     assert encoder.encode([1, 2]).tolist() == encoder.encode(np.array([1.0, 2.0])).tolist() == [1.0, 2.0]
 
 
-def test_flags_count_as_numbers():
-    assert ContextEncoder(["weekend"]).encode({"weekend": True}).tolist() == [1.0]
-    assert ContextEncoder(["weekend"]).encode({"weekend": np.bool_(False)}).tolist() == [0.0]
+@pytest.mark.parametrize("given", [True, np.False_])
+def test_true_and_false_are_no_numbers(given):
+    with pytest.raises(InvalidValue, match=r"context\['weekend'\] must be a finite number, got .*; if you mean 1 or 0"):
+        ContextEncoder(["weekend"]).encode({"weekend": given})
+    with pytest.raises(InvalidValue, match=r"context\[0\] must be a finite number, got "):
+        ContextEncoder(1).encode([given])
 
 
 def test_without_context_nothing_is_expected():

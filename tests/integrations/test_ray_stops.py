@@ -11,8 +11,7 @@ import ray  # noqa: E402
 from ray import tune  # noqa: E402
 from ray.tune.search import ConcurrencyLimiter  # noqa: E402
 
-from rasp_tuner.integrations.ray_scheduler import RaspScheduler  # noqa: E402
-from rasp_tuner.integrations.ray_tune import RaspSearch  # noqa: E402
+from rasp_tuner.integrations.ray_tune import RaspScheduler, RaspSearch  # noqa: E402
 
 COSTS = {"a": 1.0, "b": 10.0, "c": 0.5}
 SPACE = {"plan": tune.choice(list(COSTS))}

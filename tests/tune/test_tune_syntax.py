@@ -16,8 +16,7 @@ from rasp_tuner.study_file.template import fill, fill_words
 from rasp_tuner.tune.command import Command
 from rasp_tuner.tune.context_sources import ContextReading, context_of, for_tuner, kind_for, split_context
 from rasp_tuner.tune.metric_sources import Reading, metric_of, split_metric
-from rasp_tuner.tune.options import merged
-from rasp_tuner.tune.study import TuneStudy, build_study
+from rasp_tuner.tune.study import TuneStudy, build_study, merged
 
 
 @pytest.mark.parametrize(

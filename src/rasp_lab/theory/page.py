@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rasp_lab.pages import pictures
 from rasp_lab.theory.claim import Outcome, ratio
 from rasp_lab.theory.figure import figure
 from rasp_tuner import __version__
@@ -50,7 +51,7 @@ def write(outcomes: Sequence[Outcome], folder: Path) -> tuple[Path, Path]:
         "<p>One point an instance, on logarithmic axes. Above the line, in the shaded half, a bound is broken;"
         " counterexamples made by hand are ringed, and what is too small for an axis lies on its edge."
         " The number beside a version is its worst measured / bound. The proofs are in docs/THEORY.md.</p>",
-        html_page.embedded(picture.read_bytes(), "measured against bound, a panel a claim"),
+        pictures.embedded(picture.read_bytes(), "measured against bound, a panel a claim"),
         html_page.table(as_table(outcomes, statements=True), "Every claim, as the paper prints it and as it is proved"),
         f"<p>rasp-tuner {__version__}, rasp theory.</p>",
     ]

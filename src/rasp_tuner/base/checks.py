@@ -31,10 +31,12 @@ def printable(text: str) -> str:
 
 
 def number(field: str, value: object, error: type[RaspError] = InvalidValue) -> float:
-    """`value` as a finite float."""
+    """`value` as a finite float; True and False are none."""
     if type(value) is float and math.isfinite(value):
         return value  # the usual case
-    if not isinstance(value, (Real, np.bool_)):
+    if isinstance(value, (bool, np.bool_)):
+        raise error(f"{field} must be a finite number, got {show(value)}; if you mean 1 or 0, give that")
+    if not isinstance(value, Real):
         raise error(f"{field} must be a finite number, got {show(value)}")
     try:
         result = float(value)
@@ -43,13 +45,6 @@ def number(field: str, value: object, error: type[RaspError] = InvalidValue) -> 
     if not math.isfinite(result):
         raise error(f"{field} must be a finite number, got {show(value)}")
     return result
-
-
-def metric_number(field: str, value: object) -> float:
-    """`value` of a metric as a finite float; True and False are no measurements."""
-    if isinstance(value, (bool, np.bool_)):
-        raise InvalidValue(f"{field} must be a finite number, got {show(value)}; if you mean 1 or 0, give that")
-    return number(field, value)
 
 
 def vector(field: str, values: object, length: int, error: type[RaspError] = InvalidValue) -> Array:

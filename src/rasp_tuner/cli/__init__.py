@@ -17,7 +17,6 @@ from rasp_tuner.cli import study as study
 from rasp_tuner.cli import tail as tail
 from rasp_tuner.cli import tune as tune
 from rasp_tuner.cli import watch as watch
-from rasp_tuner.cli import what_if as what_if
 from rasp_tuner.cli.common import app as app
 from rasp_tuner.cli.common import echo
 

@@ -3,22 +3,26 @@
 import re
 import sys
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rasp_tuner.cli.common import complain, echo, flag, say
-from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, context_value, emit, plain, talking
+from rasp_tuner.cli.common import complain, flag, say
+from rasp_tuner.cli.remote import Name, Printed, context_value, plain, server_command
 from rasp_tuner.cli.study import studies
 from rasp_tuner.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from rasp_tuner.client import Client
 
 RANGE = r"(?P<low>[^=]*?)\.\.(?P<high>.*)"
 
 Moment = Annotated[str | None, typer.Option(help="Unix seconds, or a time such as 2026-03-01T12:00+01:00.")]
 
 
-@studies.command("forget")
+@server_command(studies, "forget")
 def forget(
+    client: "Client",
     name: Name,
     where: Annotated[
         list[str] | None,
@@ -29,39 +33,32 @@ def forget(
     id: Annotated[list[str] | None, typer.Option(help="By suggestion: the id that `rasp ask` printed.")] = None,
     observation: Annotated[list[str] | None, typer.Option(help="By observation: its key.")] = None,
     yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
-    url: Url = URL,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
+    as_json: bool = False,
+) -> Printed:
     """Erase records for good: the tuner learns again from the rest, and the bytes are removed from the files.
 
     Example: rasp study forget checkout --where qps=400..500 --before 2026-03-01 --yes
     """
-    with talking(url, key) as client:
-        which: dict[str, Any] = {
-            "context": dict(_limits(word) for word in where or []),
-            "after": None if after is None else _moment("--after", after),
-            "before": None if before is None else _moment("--before", before),
-            "ids": id or [],
-            "keys": observation or [],
-        }
-        which = {field: value for field, value in which.items() if value not in (None, [], {})}
-        if not which:
-            raise InvalidValue("say which records: --where, --after, --before, --id or --observation")
-        study = client.study(name)
-        if not yes:
-            if as_json or not sys.stdin.isatty():
-                raise typer.Exit(complain("erasing cannot be undone: add --yes"))
-            typer.confirm(f"Erase matching records of {name} for good?", abort=True)
-        say(f"erasing records of {name} and learning again from the rest", as_json)
-        done = study.forget(**which)
-        if as_json:
-            emit(done)
-            return
-        files = "files are clean" if done["scrubbed"] else "files will be clean shortly"
-        echo(f"Erased {done['erased']:,} records of {name}; {files}")
-        for backup in done["backups"]:
-            echo(f"Removed the backup {plain(backup)}")
+    which: dict[str, Any] = {
+        "context": dict(_limits(word) for word in where or []),
+        "after": None if after is None else _moment("--after", after),
+        "before": None if before is None else _moment("--before", before),
+        "ids": id or [],
+        "keys": observation or [],
+    }
+    which = {field: value for field, value in which.items() if value not in (None, [], {})}
+    if not which:
+        raise InvalidValue("say which records: --where, --after, --before, --id or --observation")
+    study = client.study(name)
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise typer.Exit(complain("erasing cannot be undone: add --yes"))
+        typer.confirm(f"Erase matching records of {name} for good?", abort=True)
+    say(f"erasing records of {name} and learning again from the rest", as_json)
+    done = study.forget(**which)
+    files = "files are clean" if done["scrubbed"] else "files will be clean shortly"
+    lines = [f"Erased {done['erased']:,} records of {name}; {files}"]
+    return Printed(done, [*lines, *(f"Removed the backup {plain(backup)}" for backup in done["backups"])])
 
 
 def _limits(word: str) -> tuple[str, str | float | list[float | None] | None]:

@@ -1,16 +1,20 @@
 """Shared by the commands that talk to a server: its address, errors in one line with the remedy, safe text."""
 
+import functools
+import inspect
 import json
 import re
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.cli.common import Json as Json
@@ -55,6 +59,48 @@ def talking(url: str, key: str | None, timeout: float | None = None) -> "Iterato
         except UnknownStudy as error:
             said = str(error).partition(";")[0]
             raise typer.Exit(complain(plain(f"{said}; `rasp study list` shows them"))) from error
+
+
+class Printed(NamedTuple):
+    """What a command prints: the first with --json, else the lines, or a table."""
+
+    json: Any
+    lines: Sequence[str] | Table = ()
+
+
+def server_command(where: typer.Typer, name: str) -> Callable[[Callable[..., Printed]], Callable[..., None]]:
+    """A command that talks to a server: its function gets a client, and `as_json` if it asks for it.
+
+    The command has --url, --key and --json besides the function's own options.
+    """
+
+    def add(run: Callable[..., Printed]) -> Callable[..., None]:
+        own = inspect.signature(run)
+        shared = {"url": (Url, URL), "key": (Key, None), "as_json": (Json, False)}
+        options = [one for one in own.parameters.values() if one.name not in ("client", "as_json")]
+        options += [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=usual, annotation=kind)
+            for name, (kind, usual) in shared.items()
+        ]
+
+        @functools.wraps(run)
+        def command(*, url: str, key: str | None, as_json: bool, **given: Any) -> None:
+            given |= {"as_json": as_json} if "as_json" in own.parameters else {}
+            with talking(url, key) as client:
+                printed = run(client, **given)
+            if as_json:
+                echo(json.dumps(printed.json))
+            elif isinstance(printed.lines, Table):
+                Console(width=None if sys.stdout.isatty() else 120).print(printed.lines)
+            else:
+                for line in printed.lines:
+                    echo(line)
+
+        command.__annotations__ = {one.name: one.annotation for one in options}
+        vars(command)["__signature__"] = own.replace(parameters=options, return_annotation=None)
+        return where.command(name)(command)
+
+    return add
 
 
 def _answers(url: str) -> bool:

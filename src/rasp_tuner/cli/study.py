@@ -5,11 +5,10 @@ import os
 import sys
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,18 +18,25 @@ from rasp_tuner.cli.remote import (
     Json,
     Key,
     Name,
+    Printed,
     Url,
     ago,
     context_of,
     emit,
     numbers,
     plain,
+    server_command,
     settings,
     shown,
     talking,
 )
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.page.words import range_words
+from rasp_tuner.space import knob_from_json
 from rasp_tuner.types import Budget
+
+if TYPE_CHECKING:
+    from rasp_tuner.client import Client
 
 SHOWN_COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
 
@@ -44,43 +50,32 @@ studies = typer.Typer(
 app.add_typer(studies, name="study")
 
 
-@studies.command("create")
+@server_command(studies, "create")
 def create(
+    client: "Client",
     file: Annotated[Path, typer.Argument(help="A TOML study file; see docs/CLIENT.md.", show_default=False)],
     name: Annotated[str | None, typer.Option(help="Name of the study, if not the one in the file.")] = None,
-    url: Url = URL,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
+) -> Printed:
     """Create a study from a TOML file; creating it again from the same file changes nothing.
 
     Example: rasp study create checkout.toml
     """
-    with talking(url, key) as client:
-        definition = read_definition(file)
-        study, new = client.create_from(definition if name is None else {**definition, "name": name})
-        view = study.view()
-        if as_json:
-            emit({"created": new, "study": view})
-            return
-        echo(f"{'Created' if new else 'Exists already with this definition:'} {view['name']}")
-        echo(f"Next: {_next_ask(view)}")
+    definition = read_definition(file)
+    study, new = client.create_from(definition if name is None else {**definition, "name": name})
+    view = study.view()
+    said = f"{'Created' if new else 'Exists already with this definition:'} {view['name']}"
+    return Printed({"created": new, "study": view}, [said, f"Next: {_next_ask(view)}"])
 
 
-@studies.command("list")
-def show_all(url: Url = URL, key: Key = None, as_json: Json = False) -> None:
+@server_command(studies, "list")
+def show_all(client: "Client") -> Printed:
     """List the studies that the key may see.
 
     Example: rasp study list
     """
-    with talking(url, key) as client:
-        views = client.studies()
-    if as_json:
-        emit({"studies": views})
-        return
+    views = client.studies()
     if not views:
-        echo("No studies yet. Next: rasp study create FILE.toml")
-        return
+        return Printed({"studies": views}, ["No studies yet. Next: rasp study create FILE.toml"])
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for head in ("study", "asks", "tells", "failures", "pending", "last event", ""):
         table.add_column(head, justify="left" if head in ("study", "last event", "") else "right", no_wrap=True)
@@ -88,39 +83,29 @@ def show_all(url: Url = URL, key: Key = None, as_json: Json = False) -> None:
         counts = (f"{view[name]:,}" for name in ("asks", "tells", "failures", "pending"))
         frozen = "frozen" if view["frozen"] else ""
         table.add_row(Text(plain(view["name"])), *counts, ago(view["last_event_at"]), frozen)
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    return Printed({"studies": views}, table)
 
 
-@studies.command("show")
-def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
+@server_command(studies, "show")
+def show(client: "Client", name: Name) -> Printed:
     """Show a study's definition and counts.
 
     Example: rasp study show checkout
     """
-    with talking(url, key) as client:
-        view = client.study(name).view()
-        situations = client.study(name).situations()
-    if as_json:
-        emit({**view, "situations": situations})
-        return
-    echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
-    echo("  ".join(f"{count} {view[count]:,}" for count in SHOWN_COUNTS))
-    for words in view["alerts"]:
-        echo(f"alert    {plain(words)}")
+    view, situations = client.study(name).view(), client.study(name).situations()
+    lines = [f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}"]
+    lines.append("  ".join(f"{count} {view[count]:,}" for count in SHOWN_COUNTS))
+    lines += [f"alert    {plain(words)}" for words in view["alerts"]]
     context = view["context"]
     if isinstance(context, dict):
         context = [f"{name} ({kind['kind']})" for name, kind in context.items()]
-    echo(f"context  {', '.join(map(plain, context)) if isinstance(context, list) else context or 'none'}")
-    _columns(
-        "knobs",
-        [
-            (plain(knob), _knob(spec), f"default {shown(view['default'].get(knob, '-'))}")
-            for knob, spec in view["space"].items()
-        ],
-    )
+    lines.append(f"context  {', '.join(map(plain, context)) if isinstance(context, list) else context or 'none'}")
+    knobs = {name: plain(range_words(knob_from_json(name, spec))) for name, spec in view["space"].items()}
+    default = view["default"]
+    lines += _columns("knobs", [(plain(n), own, f"default {shown(default.get(n, '-'))}") for n, own in knobs.items()])
     if rules := view.get("constraints"):
-        _columns("constraints", [(plain(rule),) for rule in rules])
-    _columns(
+        lines += _columns("constraints", [(plain(rule),) for rule in rules])
+    lines += _columns(
         "metrics",
         [
             (plain(m), spec["direction"], _counts(spec), f"{view['scales'][m]} scale")
@@ -128,13 +113,14 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
         ],
     )
     if (report := view["budget_report"]) is not None:
-        echo(str(Budget(**report)))
+        lines.append(str(Budget(**report)))
     if (versus := view["versus_default"]) is not None:
-        echo(f"Against the default: {plain(versus['words'])}.")
+        lines.append(f"Against the default: {plain(versus['words'])}.")
     if (looks := view["looks"]) is not None:
-        echo(f"Exploring: {plain(looks['words'])}.")
+        lines.append(f"Exploring: {plain(looks['words'])}.")
     if situations:
-        _columns("recommended, by situation", [(plain(one["words"]),) for one in situations])
+        lines += _columns("recommended, by situation", [(plain(one["words"]),) for one in situations])
+    return Printed({**view, "situations": situations}, lines)
 
 
 def _counts(metric: dict[str, Any]) -> str:
@@ -182,107 +168,88 @@ def export(
             echo(f"Wrote {events:,} events of {name} to {target}")
 
 
-@studies.command("import")
+@server_command(studies, "import")
 def take_in(
+    client: "Client",
     file: Annotated[Path, typer.Argument(help="A file that `rasp study export` wrote.", show_default=False)],
     name: Annotated[str | None, typer.Option(help="Name of the study, if not the one in the file.")] = None,
-    url: Url = URL,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
+    as_json: bool = False,
+) -> Printed:
     """Rebuild an exported study on this server by replaying its log.
 
     Example: rasp study import checkout.ndjson --name checkout-copy
     """
-    with talking(url, key) as client, file.open(encoding="ascii", errors="replace") as lines:
+    with file.open(encoding="ascii", errors="replace") as lines:
         say(f"sending {file}; the server replays it before it answers", as_json)
         view = client.import_study(lines, name).view()
-        if as_json:
-            emit(view)
-        else:
-            echo(f"Imported {view['name']}: {view['asks']:,} asks, {view['learned']:,} learned")
+    return Printed(view, [f"Imported {view['name']}: {view['asks']:,} asks, {view['learned']:,} learned"])
 
 
-@studies.command("delete")
+@server_command(studies, "delete")
 def delete(
+    client: "Client",
     name: Name,
     yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
-    url: Url = URL,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
+    as_json: bool = False,
+) -> Printed:
     """Delete a study and everything it learned.
 
     Example: rasp study delete checkout --yes
     """
-    with talking(url, key) as client:
-        study = client.study(name)
-        if not yes:
-            if as_json or not sys.stdin.isatty():
-                raise typer.Exit(
-                    complain(f"deleting {name} cannot be undone: add --yes; `rasp study export` keeps a copy")
-                )
-            typer.confirm(f"Delete {name} and the {study.view()['learned']:,} samples it learned?", abort=True)
-        study.delete()
-        if as_json:
-            emit({"deleted": name})
-        else:
-            echo(f"Deleted {name}")
+    study = client.study(name)
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise typer.Exit(complain(f"deleting {name} cannot be undone: add --yes; `rasp study export` keeps a copy"))
+        typer.confirm(f"Delete {name} and the {study.view()['learned']:,} samples it learned?", abort=True)
+    study.delete()
+    return Printed({"deleted": name}, [f"Deleted {name}"])
 
 
-@studies.command("freeze")
+@server_command(studies, "freeze")
 def freeze(
+    client: "Client",
     name: Name,
     default: Annotated[bool, flag("--default", "Every ask returns the default: back to what ran before.")] = False,
-    url: Url = URL,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
+) -> Printed:
     """Stop exploring: every ask returns the recommendation; tells are still learned.
 
     Example: rasp study freeze checkout
     Or: rasp study freeze checkout --default
     """
-    with talking(url, key) as client:
-        client.study(name, default={}).freeze(default=default)
-        _said(name, True, as_json, " at its default" if default else "")
+    client.study(name, default={}).freeze(default=default)
+    return Printed({"name": name, "frozen": True}, [f"{name} is frozen{' at its default' if default else ''}"])
 
 
-@studies.command("unfreeze")
-def unfreeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
+@server_command(studies, "unfreeze")
+def unfreeze(client: "Client", name: Name) -> Printed:
     """Explore again after `rasp study freeze`.
 
     Example: rasp study unfreeze checkout
     """
-    with talking(url, key) as client:
-        client.study(name, default={}).unfreeze()
-        _said(name, False, as_json)
+    client.study(name, default={}).unfreeze()
+    return Printed({"name": name, "frozen": False}, [f"{name} explores"])
 
 
-@app.command("ask")
+@server_command(app, "ask")
 def ask(
+    client: "Client",
     name: Name,
     context: Annotated[
         list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
     ] = None,
-    url: Url = URL,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
+) -> Printed:
     """Print the parameters to run now and the id for `rasp tell`.
 
     Example: rasp ask checkout qps=420
     """
-    with talking(url, key) as client:
-        suggestion = client.study(name, default={}).ask(context_of(context or []))
-        if as_json:
-            emit({"id": suggestion.id, "params": suggestion.params, "stop": suggestion.stop})
-            return
-        _columns(suggestion.id, [(plain(knob), shown(value)) for knob, value in suggestion.params.items()])
+    suggestion = client.study(name, default={}).ask(context_of(context or []))
+    lines = _columns(suggestion.id, [(plain(knob), shown(value)) for knob, value in suggestion.params.items()])
+    return Printed({"id": suggestion.id, "params": suggestion.params, "stop": suggestion.stop}, lines)
 
 
-@app.command("tell")
+@server_command(app, "tell")
 def tell(
+    client: "Client",
     name: Name,
     id: Annotated[str, typer.Argument(help="The id that `rasp ask` printed.", show_default=False)],
     metrics: Annotated[list[str] | None, typer.Argument(help="One for each metric, as in p99_ms=181.2.")] = None,
@@ -296,32 +263,48 @@ def tell(
     stopped: Annotated[
         bool, flag("--stopped", "The run was ended: it would have come to these metrics or worse.")
     ] = False,
-    url: Url = URL,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
+) -> Printed:
     """Report the result of a suggestion; reporting it twice changes nothing.
 
     Example: rasp tell checkout s41 p99_ms=181.2
     Or: rasp tell checkout s41 --failed "out of memory"
     Or: rasp tell checkout s41 p99_ms=181.2 --ran pool=16
     """
-    with talking(url, key) as client:
-        if (failed is None) == (not metrics):
-            raise InvalidValue("give metrics, as in p99_ms=181.2, or --failed with a reason")
-        if failed is not None and stopped:
-            raise InvalidValue("a run that failed was not stopped: give --failed or --stopped")
-        study = client.study(name, default={})
-        params = settings(ran, study.view()["space"]) if ran else None
-        if failed is None:
-            told = study.tell(id, numbers("metric", metrics or []), params, stopped=stopped)
-        else:
-            told = study.tell_failed(id, failed, params)
-        if as_json:
-            emit({"id": told.id, "status": told.status, "late": told.late})
-            return
-        late = ", after its lease" if told.late else ""
-        echo(f"{told.id} {'was told before: nothing changed' if told.status == 'duplicate' else told.status}{late}")
+    if (failed is None) == (not metrics):
+        raise InvalidValue("give metrics, as in p99_ms=181.2, or --failed with a reason")
+    if failed is not None and stopped:
+        raise InvalidValue("a run that failed was not stopped: give --failed or --stopped")
+    study = client.study(name, default={})
+    params = settings(ran, study.view()["space"]) if ran else None
+    if failed is None:
+        told = study.tell(id, numbers("metric", metrics or []), params, stopped=stopped)
+    else:
+        told = study.tell_failed(id, failed, params)
+    late = ", after its lease" if told.late else ""
+    said = f"{told.id} {'was told before: nothing changed' if told.status == 'duplicate' else told.status}{late}"
+    return Printed({"id": told.id, "status": told.status, "late": told.late}, [said])
+
+
+@server_command(app, "what-if")
+def what_if(
+    client: "Client",
+    name: Name,
+    context: Annotated[
+        list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A knob, as in pool=16; may be repeated. Others are as in the default."),
+    ] = None,
+) -> Printed:
+    """Print what settings are expected to give in a situation, and how sure that is; changes nothing.
+
+    Example: rasp what-if checkout qps=420 --set pool=16
+    """
+    study = client.study(name, default={})
+    params = settings(setting, study.view()["space"], "--set") if setting else None
+    found = study.what_if(context_of(context or []), params)
+    return Printed({**found.to_json(), "words": str(found)}, str(found).splitlines())
 
 
 def read_definition(file: Path) -> dict[str, Any]:
@@ -337,13 +320,6 @@ def read_definition(file: Path) -> dict[str, Any]:
     if missing:
         raise InvalidValue(f"{file} lacks {' and '.join(missing)}; docs/CLIENT.md has an example")
     return definition
-
-
-def _said(name: str, frozen: bool, as_json: bool, where: str = "") -> None:
-    if as_json:
-        emit({"name": name, "frozen": frozen})
-    else:
-        echo(f"{name} {'is frozen' if frozen else 'explores'}{where}")
 
 
 def _next_ask(view: dict[str, Any]) -> str:
@@ -380,26 +356,8 @@ def _serves(view: dict[str, Any]) -> str:
     return f"frozen{' at its default' if view['serves'] == 'default' else ''}{who}"
 
 
-def _knob(spec: dict[str, Any]) -> str:
-    """A knob in words."""
-    if spec.get("when"):
-        parts = [f"{plain(name)} is {' or '.join(map(shown, values))}" for name, values in spec["when"].items()]
-        return f"{_knob({**spec, 'when': None})}; only if {' and '.join(parts)}"
-    if spec["type"] == "categorical":
-        order = ", in order" if spec.get("ordered") else ""
-        return "one of " + ", ".join(shown(choice) for choice in spec["choices"]) + order
-    if spec["type"] == "bool":
-        return "false or true"
-    if "knob" in spec:
-        return f"{shown(spec.get('word'))} or {_knob(spec['knob'])}"
-    step = spec.get("step")
-    extra = [", log"] if spec.get("log") else [f", step {shown(step)}"] if step not in (None, 1) else []
-    return "".join([f"{spec['type'].replace('_', ' ')} {shown(spec['low'])} to {shown(spec['high'])}", *extra])
-
-
-def _columns(head: str, rows: list[tuple[str, ...]]) -> None:
+def _columns(head: str, rows: list[tuple[str, ...]]) -> list[str]:
     """Rows under a head, each column as wide as its longest."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
-    echo(head)
-    for row in rows:
-        echo("  " + "  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip())
+    cells = ([f"{word:{width}}" for word, width in zip(row, widths, strict=True)] for row in rows)
+    return [head, *(f"  {'  '.join(row)}".rstrip() for row in cells)]

@@ -4,13 +4,14 @@ import json
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rasp_tuner.base.terminal_log import log_to_terminal
-from rasp_tuner.cli.common import Json, app, complain, echo, flag, one_line_errors
+from rasp_tuner.cli.common import Json, app, echo, flag, one_line_errors
 from rasp_tuner.errors import InvalidSpace
 
 KNOBS, MEASURE, HOWLONG = "What to change", "What to measure", "How long"
@@ -86,16 +87,19 @@ def tune_command(
     Example: rasp tune --knob level=int:1..9 --default level=6 --inputs 'data/*' -- gzip -c -{level} {input}
     """
     with one_line_errors("rasp-tuner[cli]"):
+        from rasp_tuner.tune.context_sources import split_context
+        from rasp_tuner.tune.metric_sources import split_metric
+
         given = {
-            "knobs": _pairs("knob", knob),
-            "default": _pairs("default", default),
-            "env": _pairs("env", env),
-            "files": {target: template for template, target in _pairs("file", file, ":").items()},
+            "knobs": _by_name("knob", knob),
+            "default": _by_name("default", default),
+            "env": _by_name("env", env),
+            "files": _by_name("file", file, lambda text: _split("file", text, ":")[::-1]),
             "constraints": constraint,
             "call": call,
             "shell": shell or None,
-            "metrics": _metrics(metric),
-            "contexts": _contexts(context),
+            "metrics": _by_name("metric", metric, split_metric),
+            "contexts": _by_name("context", context, split_context),
             "inputs": inputs,
             "timeout": timeout,
             "warmup": warmup,
@@ -118,8 +122,8 @@ def _run(
     from rasp_tuner.study_file.fields import read_study_file
     from rasp_tuner.tune import StopRules, build_study, run_study
     from rasp_tuner.tune.dry_run import plan_words
-    from rasp_tuner.tune.options import merged
     from rasp_tuner.tune.progress import Progress
+    from rasp_tuner.tune.study import merged
 
     fields: dict[str, Any] = {}
     if words and words[0].endswith(".toml"):
@@ -148,24 +152,21 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _pairs(option: str, given: list[str] | None, sign: str = "=") -> dict[str, str]:
-    found = {}
+def _by_name(
+    option: str, given: list[str] | None, split: Callable[[str], tuple[str, str]] | None = None
+) -> dict[str, str]:
+    """What was given of an option that may be repeated, once for each name."""
+    found: dict[str, str] = {}
     for text in given or ():
-        name, between, value = text.partition(sign)
-        if not name or not between:
-            raise typer.Exit(complain(InvalidSpace(f"--{option} must look like NAME{sign}VALUE, got {text!r}")))
+        name, value = _split(option, text, "=") if split is None else split(text)
+        if name in found:
+            raise InvalidSpace(f"--{option} {name} is given twice, as {found[name]!r} and as {value!r}: leave one out")
         found[name] = value
     return found
 
 
-def _contexts(given: list[str] | None) -> dict[str, str]:
-    from rasp_tuner.tune.context_sources import split_context
-
-    with one_line_errors("rasp-tuner[cli]"):
-        return dict(split_context(text) for text in given or ())
-
-
-def _metrics(given: list[str] | None) -> dict[str, str]:
-    from rasp_tuner.tune.metric_sources import split_metric
-
-    return dict(split_metric(text) for text in given or ())
+def _split(option: str, text: str, sign: str) -> tuple[str, str]:
+    name, between, value = text.partition(sign)
+    if not name or not between:
+        raise InvalidSpace(f"--{option} must look like NAME{sign}VALUE, got {text!r}")
+    return name, value

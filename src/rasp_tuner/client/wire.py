@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.base.checks import metric_number, number, show
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.contexts import KINDS, kind_json, value_json
 from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.errors import InvalidSpace, InvalidValue
@@ -35,7 +35,7 @@ def context_schema_json(schema: Schema) -> dict[str, Any] | list[str] | int | No
 def metrics_json(metrics: Mapping[str, float]) -> dict[str, float]:
     if not isinstance(metrics, Mapping):
         raise InvalidValue(f"metrics must be a mapping of names to numbers, got {show(metrics)}")
-    return {_name("metrics", name): metric_number(f"metrics[{name!r}]", value) for name, value in metrics.items()}
+    return {_name("metrics", name): number(f"metrics[{name!r}]", value) for name, value in metrics.items()}
 
 
 def params_json(params: Mapping[str, object], field: str = "params") -> Params:
@@ -44,7 +44,7 @@ def params_json(params: Mapping[str, object], field: str = "params") -> Params:
     plain: Params = {}
     for name, value in params.items():
         bare = value.item() if isinstance(value, np.generic) else value
-        if bare is not None and not isinstance(bare, str):
+        if bare is not None and not isinstance(bare, str | bool):
             number(f"{field}[{name!r}]", bare)
         if bare is not None and not isinstance(bare, (str, bool, int, float)):
             raise InvalidValue(f"{field}[{name!r}] must be a string, number, boolean or None, got {show(value)}")

@@ -39,7 +39,7 @@ def read(path: Path, context: Sequence[str], metrics: Mapping[str, float], param
     wanted = [*context, *metrics, *params]
     if len(set(wanted)) < len(wanted):
         raise InvalidValue(f"a column must be context, metric or parameter, not two of them, got {show(wanted)}")
-    rows = _rows(path, wanted)
+    rows = [[(text or "").strip() for text in row] for row in read_csv(path).columns(wanted)]
     blanks = [BLANKS if _mostly_numbers(column) else ("",) for column in zip(*rows, strict=True)]
     full = [row for row in rows if not any(text.lower() in gaps for text, gaps in zip(row, blanks, strict=True))]
     if not full:
@@ -55,24 +55,6 @@ def read(path: Path, context: Sequence[str], metrics: Mapping[str, float], param
         values /= np.abs(values).max() or 1.0  # so that no square overflows
         losses += weight * (values - values.mean()) / (values.std() or 1.0)
     return Log(tuple(labels), contexts, points, losses, len(rows) - len(full))
-
-
-def _rows(path: Path, wanted: Sequence[str]) -> list[list[str]]:
-    file = read_csv(path)
-    _check_header(path, file.header, wanted)
-    at = [file.header.index(name) for name in wanted]
-    return [[row[i].strip() if i < len(row) else "" for i in at] for _, row in file.rows]
-
-
-def _check_header(path: Path, header: Sequence[str], wanted: Sequence[str]) -> None:
-    if not any(header):
-        raise InvalidValue(f"{path} must begin with a line that names its columns; it is empty")
-    missing = [name for name in wanted if name not in header]
-    if missing:
-        raise InvalidValue(f"{path} lacks the columns {missing}; it has {show(header)}")
-    twice = [name for name in wanted if header.count(name) > 1]
-    if twice:
-        raise InvalidValue(f"{path} must name each column once; these are there twice: {twice}")
 
 
 def _coded(path: Path, name: str, texts: Sequence[str]) -> list[Array]:

@@ -49,7 +49,7 @@ class ContextReport:
 
     verdict: Verdict
     words: str
-    samples: int
+    samples: int  # looked at
     p: float | None  # that a context with no bearing on the loss looks as good; None where nothing was tested
     share: float | None  # of the squared errors left by parameters and drift that the context takes away
     level: float
@@ -117,12 +117,12 @@ def screen(
     contexts, points, losses = np.clip(contexts[kept], -LARGEST, LARGEST), points[kept], losses[kept]
     n = len(losses)
     if n < MIN_SAMPLES:
-        return untested(f"{n} samples are not enough to tell; it takes {MIN_SAMPLES} at least", seen, ())
+        return untested(f"{n} samples are not enough to tell; it takes {MIN_SAMPLES} at least", n, ())
     warnings = [*flaws.constant(contexts, names), *flaws.duplicates(contexts, names)]
     if not moving(contexts).any():
-        return untested(f"the context never changed in {n} samples", seen, warnings)
+        return untested(f"the context never changed in {n} samples", n, warnings)
     if not losses.std() > 1e-12 * np.abs(losses).max():
-        return untested(f"the loss never changed in {n} samples", seen, warnings)
+        return untested(f"the loss never changed in {n} samples", n, warnings)
     warnings += flaws.one_way(contexts, names)
     warnings += flaws.leakage(contexts, names, losses, points)
     warnings += flaws.drifted(contexts, memory)
@@ -141,9 +141,7 @@ def screen(
     verdict, words = _verdict(tested.p, tested.share, n, float(looks.max()), repeated, dimensions)
     shifted = tuple(tested.others.tolist())
     p, share, gain = tested.p, tested.share, tested.gain
-    return ContextReport(
-        verdict, words, seen, p, share, SIGNIFICANCE, dimensions, tuple(warnings), gain, shifted, scale
-    )
+    return ContextReport(verdict, words, n, p, share, SIGNIFICANCE, dimensions, tuple(warnings), gain, shifted, scale)
 
 
 def memory_of(series: Array) -> float:

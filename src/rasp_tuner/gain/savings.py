@@ -18,7 +18,8 @@ all sizes of a gain (Robbins; Howard et al. 2021):
 The gain is told for a step that may run its suggestion: the sum over the steps that were not, on average, held out.
 
 Losses are logarithms where a metric is positive: then every step counts the same, whatever the load, one absurd value
-moves little, and the gain is a share. Other metrics are compared by differences, in their own unit.
+moves little, and the gain is a share. Other metrics are compared by differences, in their own unit. A value counts as a
+thousand times all that was seen before at most.
 """
 
 import math
@@ -38,6 +39,7 @@ from rasp_tuner.types import Explanation, Outlook, Why
 TIGHTEST_DRAWS = 500  # draws after which the interval is as narrow, for its level, as it can be
 _LOG = -2.0 * math.log(1.0 - LEVEL)
 MIXTURE = TIGHTEST_DRAWS / (_LOG + math.log(_LOG + 1.0))  # k
+MOST_TIMES = 1000.0  # all that was seen before, or its logarithm: as much as one value counts at most
 LEAST_RUNS = 5  # of the default and of suggestions, before there is an interval
 PRIOR_RUNS = 5.0  # of the default with the scatter of suggestions, that its own scatter is averaged with
 LEAST_HOLDOUT, MOST_HOLDOUT = 0.01, 0.5  # of all steps
@@ -50,7 +52,7 @@ def checked_holdout(value: object, has_default: bool, most: float = MOST_HOLDOUT
     if value is None:
         return None
     share = number("holdout", value, InvalidSpace)
-    if isinstance(value, bool) or not LEAST_HOLDOUT <= share <= most:
+    if not LEAST_HOLDOUT <= share <= most:
         raise InvalidSpace(
             f"holdout must be a share of steps from {LEAST_HOLDOUT} to {most}, or None, got {show(value)}"
         )
@@ -114,6 +116,13 @@ class GainSums:
     def forecast(self, told: float | None) -> float:
         """A forecast within what has been seen; without one the mean."""
         return self.mean if told is None else min(max(told, self.least), self.most)
+
+    def believed(self, y: float, is_log: bool) -> float:
+        """A value as far as it is believed, after all that was seen."""
+        if not self.seen:
+            return y
+        room = math.log(MOST_TIMES) if is_log else MOST_TIMES * max(abs(self.least), abs(self.most))
+        return min(max(y, self.least - room), self.most + room) if room else y
 
     def see(self, y: float) -> None:
         """Remember a value, for the steps after it."""
@@ -233,7 +242,8 @@ class SavingsLedger:
                 y = (sums.most if sums.seen else None) if metrics is None else y
                 if y is None:
                     continue
-                y = max(y, sums.most) if stopped and sums.seen else y
+                y = sums.believed(max(y, sums.most) if stopped and sums.seen else y, scale == 0)
+                c = None if c is None else sums.believed(c, scale == 0)
                 if draw is not None and sums.seen:
                     sums.add(draw, y, c, *self._forecasts(draw, scale))
                 sums.see(y)

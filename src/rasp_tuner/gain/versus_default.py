@@ -14,6 +14,8 @@ e_i, v_i   deviations of the difference between suggestion and default, as belie
     gain = sum g_i +- 1.96 (sum e_i + sqrt(sum v_i^2)), as a share of sum |d_i|
 
 A metric that the tuner compares by factors is summed in logarithms instead, so that every step counts the same.
+A value that no forecast thought possible (a thousand times the usual level and the noise) is left out, and counted: one
+reset counter would else outweigh all other steps. So is a forecast that says nothing, as after such a value.
 """
 
 import math
@@ -35,6 +37,8 @@ LEAST_OTHER_STEPS = 3  # with other settings than the default, for an interval
 SUREST = 1e-9  # probability that is told apart from none
 LARGEST = 1e100  # of a number that is summed here, so that no sum of squares is infinite
 LARGEST_LOG = 700.0
+BELIEVED_TIMES = 1000.0  # the usual level, or the noise: what is further away is no measurement
+FIRST_STEPS = 32  # that are left out together, where they turn out to have been of no believed size
 EACH_STEP_UNTIL, ONE_STEP_IN = 16, 64  # of several metrics: each costs a forecast, so that later some stand for all
 SPREAD_STEPS = 2_654_435_769  # times a step, modulo 2**32: spreads steps evenly, so that no period is missed or met
 
@@ -107,6 +111,7 @@ class VersusDefault:
     worse_since: int | None = None  # step at which a loss was first proven
     measured: bool = True  # against drawn runs or controls; False: against what the tuner expects of the default
     lately: dict[str, Gain] = field(default_factory=dict)  # of each metric, over about 200 steps; only of forecasts
+    left_out: int = 0  # of the steps, those with a value that is not believed, or with no forecast because of one
 
     @property
     def is_known(self) -> bool:
@@ -140,11 +145,14 @@ class VersusDefault:
         saved 18% (12 to 23%) in 1,200 steps, measured against 60 runs of the default; never proven worse
         >>> print(VersusDefault(90, 0, 0, Gain("share", 0.18, 0.12, 0.23), {}, measured=False))
         saved 18% (12 to 23%) in 90 steps, by forecast of what the default would have given
+        >>> print(VersusDefault(90, 0, 0, Gain("share", 0.18, 0.12, 0.23), {}, measured=False, left_out=1))
+        saved 18% (12 to 23%) in 90 steps, by forecast of what the default would have given; 1 absurd step left out
         """
         found = "no joint saving, of metrics that are not all positive," if self.gain is None else str(self.gain)
         told = f"{found} in {_count(self.steps, 'step')}"
         if not self.measured:
-            return f"{told}, by forecast of what the default would have given"
+            absurd = f"; {_count(self.left_out, 'absurd step')} left out" if self.left_out else ""
+            return f"{told}, by forecast of what the default would have given{absurd}"
         runs = _count(self.held_out, "run", " of the default") if self.held_out else _count(self.paired, "control")
         ever = "never proven worse" if self.worse_since is None else f"proven worse at step {self.worse_since:,}"
         return f"{told}, measured against {runs}; {ever}"
@@ -214,9 +222,6 @@ class _Sums:
         self.log_shared *= keep
         self.log_squares *= keep * keep
 
-    def numbers(self) -> list[float]:
-        return [getattr(self, name) for name in FORECAST_SUMS]
-
     def log_bounds(self) -> tuple[float, float]:
         """Mean gain of a step in logarithms, and half of its interval."""
         return self.log_gain / self.weight, NORMAL_95 * (self.log_shared + math.sqrt(self.log_squares)) / self.weight
@@ -245,6 +250,7 @@ class ForecastLedger:
         self._signs = dict(signs)  # 1 of a metric to be minimised, else -1
         self.steps = 0  # answered suggestions that did not fail
         self.known, self.missed = 0, 0  # of them, those whose gain is known, and is not
+        self.left_out = 0  # steps with a value that is not believed
         self._sums = {name: (_Sums(), _Sums()) for name in signs}
         self._positive = dict.fromkeys(signs, True)
         self.latest: dict[str, StepGain] = {}  # of the latest step that was told; not stored
@@ -263,13 +269,17 @@ class ForecastLedger:
         self.steps += 1
         if not weight:
             return
-        keep = KEEP_A_STEP if weight == 1 else KEEP_A_STEP**weight
-        for name, (everything, lately) in self._sums.items():
+        keep, absurd = KEEP_A_STEP if weight == 1 else KEEP_A_STEP**weight, 0
+        for name in self._signs:
             found = forecasts.get(name)
             y = clipped(float(metrics[name]))
             if found is None and not is_default:
                 continue
             found = StepForecast(y, 0.0, 0.0) if found is None else _checked(found, y)
+            if not self._is_believed(name, found, y):
+                absurd = weight
+                continue
+            everything, lately = self._sums[name]
             sign, positive = self._signs[name], y > 0.0 and found.level > 0.0
             self._positive[name] &= positive
             plain = 0.0 if is_default else sign * (found.level - y)
@@ -277,14 +287,24 @@ class ForecastLedger:
             everything.add((plain, logs), found, not is_default, weight, 1.0)
             lately.add((plain, logs), found, not is_default, weight, keep)
             self.latest[name] = StepGain(found.level, plain, weight)
+        self.left_out += absurd
         if self.latest:
             self.known += weight
         else:
             self.missed += weight
 
+    def _is_believed(self, name: str, found: StepForecast, y: float) -> bool:
+        """Whether what came of a metric, and what was expected, can be; the first few steps may turn out not to."""
+        sums, came, expected = self._sums[name][0], abs(y), max(abs(found.level), found.shared, found.noise)
+        usual = sums.size / sums.weight if sums.weight else 0.0
+        if usual > BELIEVED_TIMES**2 * max(came, expected) and sums.weight <= FIRST_STEPS:
+            self.left_out += int(sums.weight)
+            self._sums[name], usual = (_Sums(), _Sums()), 0.0
+        return came <= BELIEVED_TIMES * max(usual, expected) and expected <= BELIEVED_TIMES * max(usual, came)
+
     def merge(self, other: "ForecastLedger") -> None:
         """Take in the steps of another one, with the same metrics."""
-        for count in FORECAST_COUNTS:
+        for count in (*FORECAST_COUNTS, "left_out"):
             setattr(self, count, getattr(self, count) + getattr(other, count))
         for name, both in self._sums.items():
             for own, more in zip(both, other._sums[name], strict=True):
@@ -303,7 +323,7 @@ class ForecastLedger:
                 if sums.weight > 0.0:
                     found[name] = sums.report(self._signs[name], by_factors)
         gain = next(iter(spans[0].values())) if len(spans[0]) == 1 else self._joint(spans[0], weights)
-        return VersusDefault(self.steps, 0, 0, gain, spans[0], measured=False, lately=spans[1])
+        return VersusDefault(self.steps, 0, 0, gain, spans[0], measured=False, lately=spans[1], left_out=self.left_out)
 
     def _joint(self, known: Mapping[str, Gain], weights: Mapping[str, float]) -> Gain | None:
         """The weighted mean of logarithms; errors are added up as if all had the same sign."""
@@ -320,6 +340,7 @@ class ForecastLedger:
 
     def state(self) -> dict[str, Array]:
         return {
+            **({"left_out": np.array([float(self.left_out)])} if self.left_out else {}),
             "counts": np.array([float(getattr(self, count)) for count in FORECAST_COUNTS]),
             "positive": np.array([float(flag) for flag in self._positive.values()]),
             "sums": np.array(
@@ -334,7 +355,10 @@ class ForecastLedger:
             "positive": Field((len(self._signs),), 0.0, 1.0, whole=True),
             "sums": Field((len(self._signs), 2, len(FORECAST_SUMS)), tuple(least), (FINITE,) * len(FORECAST_SUMS)),
         }
+        if "left_out" in state:
+            rules["left_out"] = Field((1,), 0.0, MOST_SAMPLES, whole=True)
         read = checked(state, rules, {})
+        self.left_out = int(read["left_out"][0]) if "left_out" in read else 0
         self.steps, self.known, self.missed = map(int, read["counts"].tolist())
         self._positive = dict(zip(self._signs, (read["positive"] > 0.0).tolist(), strict=True))
         for name, (everything, lately) in zip(self._signs, read["sums"].tolist(), strict=True):

@@ -5,7 +5,7 @@ The key of a flag is a name, whose value is an object with all knobs, or `name.k
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rasp_tuner.base.checks import number, show
@@ -38,6 +38,32 @@ T = TypeVar("T")
 TRY_SERVER_AGAIN_S = 5.0  # after a server did not answer: a program that starts without it does not wait for every flag
 FLUSH_S = 5.0  # for what was tracked, when a provider ends
 ObjectValue = Sequence[FlagValueType] | Mapping[str, FlagValueType]
+
+
+Resolved = Callable[..., FlagResolutionDetails[T]]
+
+
+def _resolver(wanted: str, *kinds: type) -> Resolved[Any]:
+    """The method of a provider that gives a flag of these types."""
+
+    def typed(key: str, value: object) -> object:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise TypeMismatchError(f"flag {show(key)} is not {wanted} but {show(value)}")
+        return float(value) if isinstance(value, int) and float in kinds else value
+
+    def resolve(
+        self: "RaspProvider", flag_key: str, default_value: T, evaluation_context: EvaluationContext | None = None
+    ) -> FlagResolutionDetails[Any]:
+        return self._resolve(flag_key, default_value, evaluation_context, typed)
+
+    return resolve
+
+
+def _in_thread(resolve: Resolved[T]) -> Callable[..., Coroutine[Any, Any, FlagResolutionDetails[T]]]:
+    async def resolve_async(*arguments: Any, **named: Any) -> FlagResolutionDetails[T]:
+        return await asyncio.to_thread(resolve, *arguments, **named)
+
+    return resolve_async
 
 
 class RaspProvider(AbstractProvider):
@@ -107,59 +133,20 @@ class RaspProvider(AbstractProvider):
                 )
             flag.track(key, told)
 
-    def resolve_boolean_details(
-        self, flag_key: str, default_value: bool, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[bool]:
-        return self._resolve(flag_key, default_value, evaluation_context, _boolean)
-
-    def resolve_string_details(
-        self, flag_key: str, default_value: str, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[str]:
-        return self._resolve(flag_key, default_value, evaluation_context, _string)
-
-    def resolve_integer_details(
-        self, flag_key: str, default_value: int, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[int]:
-        return self._resolve(flag_key, default_value, evaluation_context, _integer)
-
-    def resolve_float_details(
-        self, flag_key: str, default_value: float, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[float]:
-        return self._resolve(flag_key, default_value, evaluation_context, _float)
-
-    def resolve_object_details(
-        self, flag_key: str, default_value: ObjectValue, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[ObjectValue]:
-        return self._resolve(flag_key, default_value, evaluation_context, _object)
-
-    async def resolve_boolean_details_async(
-        self, flag_key: str, default_value: bool, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[bool]:
-        return await asyncio.to_thread(self.resolve_boolean_details, flag_key, default_value, evaluation_context)
-
-    async def resolve_string_details_async(
-        self, flag_key: str, default_value: str, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[str]:
-        return await asyncio.to_thread(self.resolve_string_details, flag_key, default_value, evaluation_context)
-
-    async def resolve_integer_details_async(
-        self, flag_key: str, default_value: int, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[int]:
-        return await asyncio.to_thread(self.resolve_integer_details, flag_key, default_value, evaluation_context)
-
-    async def resolve_float_details_async(
-        self, flag_key: str, default_value: float, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[float]:
-        return await asyncio.to_thread(self.resolve_float_details, flag_key, default_value, evaluation_context)
-
-    async def resolve_object_details_async(
-        self, flag_key: str, default_value: ObjectValue, evaluation_context: EvaluationContext | None = None
-    ) -> FlagResolutionDetails[ObjectValue]:
-        return await asyncio.to_thread(self.resolve_object_details, flag_key, default_value, evaluation_context)
+    resolve_boolean_details: Resolved[bool] = _resolver("a boolean", bool)
+    resolve_string_details: Resolved[str] = _resolver("a text", str)
+    resolve_integer_details: Resolved[int] = _resolver("a whole number", int)
+    resolve_float_details: Resolved[float] = _resolver("a number", int, float)
+    resolve_object_details: Resolved[ObjectValue] = _resolver("an object", dict)
+    resolve_boolean_details_async = _in_thread(resolve_boolean_details)
+    resolve_string_details_async = _in_thread(resolve_string_details)
+    resolve_integer_details_async = _in_thread(resolve_integer_details)
+    resolve_float_details_async = _in_thread(resolve_float_details)
+    resolve_object_details_async = _in_thread(resolve_object_details)
 
     def _resolve(
-        self, key: str, default: T, context: EvaluationContext | None, typed: Callable[[str, Any], T]
-    ) -> FlagResolutionDetails[T]:
+        self, key: str, default: Any, context: EvaluationContext | None, typed: Callable[[str, object], object]
+    ) -> FlagResolutionDetails[Any]:
         seen = context or EvaluationContext()
         with _Errors(InvalidContextError):
             flag, knob = self._find(key)
@@ -242,37 +229,3 @@ def _details(flag: LeasedFlag, knob: str | None, found: Evaluation, value: T, re
     return FlagResolutionDetails(
         value=value, reason=Reason(reason), variant=found.suggestion.id, flag_metadata=metadata
     )
-
-
-def _boolean(key: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _mismatch(key, value, "a boolean")
-    return value
-
-
-def _string(key: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise _mismatch(key, value, "a text")
-    return value
-
-
-def _integer(key: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _mismatch(key, value, "a whole number")
-    return value
-
-
-def _float(key: str, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _mismatch(key, value, "a number")
-    return float(value)
-
-
-def _object(key: str, value: object) -> ObjectValue:
-    if not isinstance(value, dict):
-        raise _mismatch(key, value, "an object")
-    return value
-
-
-def _mismatch(key: str, value: object, wanted: str) -> OpenFeatureError:
-    return TypeMismatchError(f"flag {show(key)} is not {wanted} but {show(value)}")

@@ -10,7 +10,7 @@ import copy
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from typing import Any, Literal, get_args
 
@@ -34,7 +34,7 @@ except ModuleNotFoundError as reason:
     raise MissingExtra("RaspSampler needs optuna, which is not installed: pip install 'rasp-tuner[optuna]'") from reason
 
 from rasp_tuner.integrations.optuna_space import from_knob, hull, knob_of, moved_inside, to_knob
-from rasp_tuner.integrations.shared import plain_context, with_goal
+from rasp_tuner.integrations.shared import for_a_block, plain_context, with_goal
 
 log = logging.getLogger("rasp_tuner")
 CONTEXT = "context"  # the user attribute of a trial that holds its context
@@ -128,13 +128,9 @@ class RaspSampler(BaseSampler):
 
         None takes it back.
         """
-        before = self._context
         if context is not None:
             self._checker.check_context(context)
-        self._context = plain_context(context)
-        block = ExitStack()
-        block.callback(setattr, self, "_context", before)
-        return block
+        return for_a_block(self, "_context", plain_context(context))
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         if self._context is not None and CONTEXT not in trial.user_attrs:

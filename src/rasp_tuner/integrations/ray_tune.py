@@ -1,4 +1,4 @@
-"""RaspSearch: a tuner as a search algorithm of Ray Tune, with contexts (docs/RAY_TUNE.md).
+"""RaspSearch: a tuner as a search algorithm of Ray Tune, with contexts; RaspScheduler: its stops (docs/RAY_TUNE.md).
 
 Every suggestion is an `ask` and every trial that ends is a `tell`. What ends without being known here, as a trial that
 is started again after an error, is learned from the config that Ray puts into its results.
@@ -9,7 +9,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,6 +23,7 @@ from rasp_tuner.tuner import Context, Tuner
 from rasp_tuner.types import Direction, Metric
 
 try:
+    from ray.tune.schedulers import FIFOScheduler
     from ray.tune.search import Searcher
 except ImportError as reason:  # of Ray, or of what `ray.tune` needs beside it
     raise MissingExtra(
@@ -37,7 +38,7 @@ from rasp_tuner.integrations.ray_space import (
     parameters_of,
     value_at,
 )
-from rasp_tuner.integrations.shared import check_alike, plain_context
+from rasp_tuner.integrations.shared import check_alike, for_a_block, plain_context
 
 log = logging.getLogger("rasp_tuner")
 CONTEXT = "context"  # where a trial's config has its context
@@ -127,13 +128,9 @@ class RaspSearch(Searcher):
         A function is called for every trial: its answer is the context, or None for "ask again later". None takes it
         back.
         """
-        before = self._context
         if context is not None and not callable(context):
             self._checker.check_context(context)
-        self._context = context
-        block = ExitStack()
-        block.callback(setattr, self, "_context", before)
-        return block
+        return for_a_block(self, "_context", context)
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: Any, **spec: Any) -> bool:
         """Take the metric and the space of `tune.Tuner`; False if there is a space already and this has none."""
@@ -363,6 +360,29 @@ class RaspSearch(Searcher):
             self._ready().observe_failed(context, params)
         else:
             self._ready().observe(context, params, metrics)
+
+
+class RaspScheduler(FIFOScheduler):
+    """Ends a trial whose metric has reached the suggestion's stop; RaspSearch learns it as at least so bad.
+
+    For `tune.TuneConfig(search_alg=RaspSearch(..., default={...}), scheduler=RaspScheduler())`. The trials report their
+    metric while they run: what it came to so far, of one that only grows, as time and cost do.
+    """
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """STOP or CONTINUE."""
+        search = _search_of(tune_controller.search_alg)
+        return str(self.STOP if search.should_stop(trial.trial_id, result) else self.CONTINUE)
+
+
+def _search_of(found: Any) -> RaspSearch:
+    """The RaspSearch inside of what Ray has wrapped around it."""
+    while not isinstance(found, RaspSearch):
+        inner = getattr(found, "searcher", None)
+        if inner is None:
+            raise InvalidSpace(f"RaspScheduler needs search_alg=RaspSearch(...), got {show(found)}")
+        found = inner
+    return found
 
 
 def _tell(tuner: Tuner, waiting: Waiting, metrics: dict[str, float] | str, stopped: bool = False) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from rasp_tuner.base.checks import show
@@ -32,6 +33,14 @@ def plain_context(context: Any) -> Any:
     named = isinstance(context, Mapping)
     values = [x if type(x) is int else value_json("context", x) for x in (context.values() if named else context)]
     return dict(zip(context, values, strict=True)) if named else values
+
+
+def for_a_block(owner: object, name: str, value: object) -> AbstractContextManager[object]:
+    """Set an attribute; at the end of a `with` statement it is again what it was."""
+    block = ExitStack()
+    block.callback(setattr, owner, name, getattr(owner, name))
+    setattr(owner, name, value)
+    return block
 
 
 def check_alike(tuner: Tuner, other: Tuner) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from rasp_tuner.base.checks import metric_number, same_names, show
+from rasp_tuner.base.checks import number, same_names, show
 from rasp_tuner.base.numerics import LARGEST
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.types import Direction, Metric
@@ -29,14 +29,14 @@ class MetricTable:
             if type(value) is float and math.isfinite(value):  # the usual case
                 checked[name] = value
             else:
-                checked[name] = metric_number(f"metrics[{name!r}]", value)
+                checked[name] = number(f"metrics[{name!r}]", value)
         return checked
 
 
 def checked_metrics(field: str, values: object, metrics: Mapping[str, Metric]) -> dict[str, float]:
     """The values of all metrics as floats, or a typed error that names the field."""
     given = same_names(field, values, metrics)
-    found = {name: metric_number(f"{field}[{name!r}]", given[name]) for name in metrics}
+    found = {name: number(f"{field}[{name!r}]", given[name]) for name in metrics}
     for name, value in found.items():
         if metrics[name].scale == "log" and value <= 0.0:
             raise InvalidValue(f"{field}[{name!r}] must be above 0, since its scale is 'log'; got {value!r}")

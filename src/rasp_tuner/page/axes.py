@@ -139,12 +139,15 @@ def without_far(values: Sequence[float], log: bool) -> list[float]:
     return [float(v) for v in (np.exp(kept) if log else kept)]
 
 
+def across(kind: str, width: float, y: float) -> str:
+    """A line of this kind from the left end of a picture to the right one."""
+    return f'<line class="{kind}" x1="{LEFT}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+
+
 def y_axis(y: Axis, width: float) -> str:
     def line(tick: float) -> str:
-        return (
-            f'<line class="axis" x1="{LEFT}" x2="{width - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
-            f'<text x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick_words(tick)}</text>'
-        )
+        label = f'<text x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick_words(tick)}</text>'
+        return across("axis", width, y(tick)) + label
 
     return _each(y.ticks(), line)
 

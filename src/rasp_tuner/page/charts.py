@@ -17,6 +17,7 @@ from rasp_tuner.page.axes import (
     WIDTH,
     Axis,
     Places,
+    across,
     axis_for,
     shortened,
     spread_is_wide,
@@ -89,7 +90,7 @@ def timeline(
     x = steps_axis([point.x for point in points], WIDTH)
     body = [y_axis(y, WIDTH), x_axis(x, HEIGHT, "step")]
     if level is not None:
-        body.append(f'<line class="one" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(level):.1f}" y2="{y(level):.1f}"/>')
+        body.append(across("one", WIDTH, y(level)))
     dashes = [f"M{x(at) - 3:.1f} {y(min(max(v, y.low), y.high)):.1f}h6" for at, v in usual]
     body += [f'<path class="usual" d="{"".join(dashes)}"/>'] if dashes else []
     body += [_mark(point, x(point.x), y, 4.0) for point in points]
@@ -124,7 +125,7 @@ def running_gain(rows: Sequence[tuple[float, float, float, float]], y_label: str
         y_axis(y, WIDTH),
         x_axis(x, HEIGHT, "step"),
         f'<polygon class="band" points="{" ".join(upper + lower)}"/>',
-        f'<line class="one" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(0.0):.1f}" y2="{y(0.0):.1f}"/>',
+        across("one", WIDTH, y(0.0)),
         f'<polyline class="trend" points="{line}"/>',
     ]
     return f'<div class="scroll">{svg(WIDTH, HEIGHT, body, y_label, y_label)}</div>'
@@ -139,14 +140,14 @@ def knob_steps(name: str, points: Sequence[Point], places: Places, usual: float 
     floor = height - BOTTOM - 6
     body = [x_axis(x, height, "step")]
     for tick, label in places.ticks(y):
-        body.append(f'<line class="axis" x1="{LEFT}" x2="{width - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
+        body.append(across("axis", width, y(tick)))
         body.append(f'<text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{escape(label)}</text>')
     if places.word:
         label = escape(shortened(places.word, 9))
         body.append(f'<text x="{LEFT - 6}" y="{floor + 4}" text-anchor="end">{label}</text>')
     if usual is not None:
         at = floor if math.isnan(usual) else y(usual)
-        body.append(f'<line class="one" x1="{LEFT}" x2="{width - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        body.append(across("one", width, at))
     for mark in ("suggested", "control", "failed"):
         own = [point for point in points if point.mark == mark]
         dots = "".join(f"M{x(p.x):.1f} {floor if p.y is None else y(p.y):.1f}h0" for p in own)
@@ -229,7 +230,7 @@ def knob_panel(
         if len(places.choices) <= LEVEL_LABELS:
             place = f'x="{at:.1f}" y="{floor}" text-anchor="middle"'
         body.append(f"<text {place}>{escape(label)}</text>")
-    body.append(f'<line class="axis" x1="{LEFT}" x2="{width - RIGHT}" y1="{height - BOTTOM}" y2="{height - BOTTOM}"/>')
+    body.append(across("axis", width, height - BOTTOM))
     for value, kind in [*((value, "one") for value in usual), *((value, "chosen") for value in dict.fromkeys(chosen))]:
         at = x(value)
         body.append(f'<line class="{kind}" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP + 8}" y2="{height - BOTTOM}"/>')

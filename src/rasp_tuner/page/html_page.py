@@ -1,10 +1,7 @@
-"""Pieces of a self-contained HTML page: tables, embedded figures, the frame around them."""
+"""Pieces of a self-contained HTML page: tables, and the frame around them."""
 
-import base64
-import io
 from collections.abc import Iterable
 from html import escape
-from typing import Any, Protocol
 
 Table = tuple[list[str], list[list[str]]]  # the head, and rows as long as it
 
@@ -27,13 +24,6 @@ _POLICY = (  # a page needs its own style and pictures; whatever a name or text 
 )
 
 
-class Savable(Protocol):
-    """A Matplotlib figure, as far as a page needs it: importing Matplotlib here would make it part of the core."""
-
-    def savefig(self, fname: Any, *, format: str, dpi: float) -> None:
-        """Write the picture to a file or a buffer."""
-
-
 def page(title: str, body: Iterable[str], style: str = "") -> str:
     """The whole document, with nothing to fetch; `style` is added to the usual one."""
     return (
@@ -41,18 +31,6 @@ def page(title: str, body: Iterable[str], style: str = "") -> str:
         f'<meta name="viewport" content="width=device-width">{_POLICY}'
         f"<title>{escape(title)}</title><style>{BASE_STYLE}{style}</style></head><body>{''.join(body)}</body></html>"
     )
-
-
-def image(figure: Savable, alt: str) -> str:
-    """A figure inside the page; on a phone it keeps its size and scrolls, for it could not be read smaller."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return f'<div class="wide">{embedded(buffer.getvalue(), alt)}</div>'
-
-
-def embedded(png: bytes, alt: str) -> str:
-    """A picture inside the page."""
-    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 
 def table(content: Table, caption: str = "", shade: bool = False) -> str:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from rasp_tuner.space import Value
+from rasp_tuner.space import Auto, Categorical, Float, Int, Knob, PowerOfTwo, Value
+
+MOST_CHOICES_SAID = 40
 
 
 def number_words(x: float) -> str:
@@ -44,3 +46,31 @@ def settings_words(params: Mapping[str, Value]) -> str:
 def value_words(value: Value) -> str:
     """A knob's value."""
     return f"{value:.6g}" if isinstance(value, float) else "(none)" if value == "" else str(value)
+
+
+def range_words(knob: Knob) -> str:
+    """The values that a knob may have.
+
+    >>> range_words(Int(1, 32, log=True)), range_words(Categorical(["lz4", "zstd"], when={"compress": [True]}))
+    ('whole numbers from 1 to 32, on a log scale', 'lz4 or zstd; only if compress is true')
+    """
+    if isinstance(knob, Auto):
+        told = f"{_choice_words(knob.word)}, or {range_words(knob.knob)}"
+    elif isinstance(knob, Categorical):
+        texts = [_choice_words(value) for value in knob.choices]
+        more = len(texts) - MOST_CHOICES_SAID
+        texts = texts if more <= 0 else [*texts[:MOST_CHOICES_SAID], f"{more} more"]
+        told = f"{', '.join(texts[:-1])} or {texts[-1]}"
+        told += ", in this order" if knob.ordered and len(texts) > 2 else ""
+    else:
+        kind = {Int: "whole numbers", Float: "numbers", PowerOfTwo: "powers of two"}[type(knob)]
+        step = getattr(knob, "step", None)
+        every = f", in steps of {step:g}" if step is not None and step != 1 else ""
+        scale = ", on a log scale" if getattr(knob, "log", False) else ""
+        told = f"{kind} from {knob.low:g} to {knob.high:g}{every}{scale}"
+    conditions = [f"{name} is {' or '.join(map(_choice_words, own))}" for name, own in (knob.when or {}).items()]
+    return f"{told}; only if {' and '.join(conditions)}" if conditions else told
+
+
+def _choice_words(value: Value) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else value_words(value)

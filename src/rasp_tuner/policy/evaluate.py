@@ -161,7 +161,7 @@ def read(field: Mapping[str, Any], value: Any) -> Value:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, str) or not math.isfinite(float(value)):
+    if isinstance(value, str | bool) or not math.isfinite(float(value)):
         raise WrongContext("not a finite number")
     return float(value)
 

@@ -113,7 +113,7 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
     for name, metric in shown.optimizer.metrics.items():
         limit, told = metric.limit, [row["metrics"][name] for row in shown.history if row["metrics"] is not None]
         if limit is not None and not limit.relative and told:
-            kept = sum(value <= limit.value if metric.direction == "min" else value >= limit.value for value in told)
+            kept = sum(not metric.breaks(value) for value in told)
             facts.append((f"{kept / len(told):.0%}", f"of them kept the limit of {name}, {number_words(limit.value)}"))
     return facts
 
@@ -130,19 +130,18 @@ def _situations(shown: Shown) -> list[str]:
     rows, margins = [], []
     for one in shown.situations:
         count = f" ({one.contexts:,} of {met:,} contexts)" if met > 1 else ""
-        rows.append((one.label, one.params, _gain_words(one) + count))
+        rows.append((one.label, one.params, _gain_words(one, len(knobs) > 1) + count))
         margins += [(one.label, name, margin) for name, margin in one.margins.items()]
-    body.append(
-        settings_table(knobs, shown.default, rows, "situation", "expected against the default, and from which knobs")
-    )
+    shares = ", and from which knobs" if len(knobs) > 1 and any(one.knobs for one in shown.situations) else ""
+    body.append(settings_table(knobs, shown.default, rows, "situation", f"expected against the default{shares}"))
     return [*body, *_limits(shown.optimizer.metrics, margins)]
 
 
-def _gain_words(one: SituationGain) -> str:
+def _gain_words(one: SituationGain, with_knobs: bool) -> str:
     if not one.changed:
         return "the default"
     gains = ", ".join(f"{name} {expected_words(gain)}" for name, gain in one.gains.items()) or "not known yet"
-    return f"{gains}; {knob_words(one.knobs)}" if len(one.knobs) > 1 else gains
+    return f"{gains}, from {knob_words(one.knobs)}" if with_knobs and one.knobs else gains
 
 
 def _returns(shown: Shown) -> list[str]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 
-import numpy as np
-
 from rasp_tuner.base.checks import number, show, whole
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.values import Value, When, checked_when, number_from
@@ -310,7 +308,7 @@ def _check_scale(kind: str, log: object, step: object) -> None:
 
 def _whole_number(value: object) -> int:
     x = number("value", value)
-    if isinstance(value, (bool, np.bool_)) or not x.is_integer():
+    if not x.is_integer():
         raise InvalidValue(f"value must be a whole number, got {show(value)}")
     return int(x)
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rasp_tuner.base.checks import show
+from rasp_tuner.contexts import Category, ContextKind, Flag, Name, Number
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Auto, Categorical, Knob, Params, Space
 from rasp_tuner.study_file.knob_syntax import knob_of, parse_value
 
+CONTEXT_WORDS = ("number", "log", "flag", "category", "name")
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
@@ -37,6 +39,13 @@ def parse_knobs(fields: Mapping[str, Any], example: str) -> tuple[dict[str, Knob
         raise InvalidSpace(f"default names {unknown[0]!r}, which is no knob; there are {', '.join(knobs)}")
     full = {name: _default_of(name, knob, given.get(name)) for name, knob in knobs.items()}
     return knobs, {name: full[name] for name in Space(knobs).names_in(full)}  # knobs with a condition may not exist
+
+
+def context_kind(word: str, usual: float | None) -> ContextKind:
+    """The kind of context that one of CONTEXT_WORDS names; `usual` stands for a missing number."""
+    if word in ("number", "log"):
+        return Number(log=word == "log", missing=usual)
+    return Flag() if word == "flag" else Category() if word == "category" else Name()
 
 
 def table(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rasp_tuner.base.checks import show
-from rasp_tuner.contexts import Category, ContextKind, Flag, Name, Number, TimeOfDay, Weekday
+from rasp_tuner.contexts import Category, ContextKind, Name, Number, TimeOfDay, Weekday
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import Value
+from rasp_tuner.study_file.fields import CONTEXT_WORDS, context_kind
 from rasp_tuner.study_file.template import fill
 
 EXAMPLES = "size=size:{input}, host=env:HOSTNAME, hour=time:hour or 'load=cut -d\" \" -f1 /proc/loadavg'"
@@ -67,7 +68,7 @@ def context_of(name: str, source: object) -> ContextSource:
     if not _NAME.fullmatch(name) or not isinstance(source, str) or not source.strip():
         raise InvalidSpace(f"context {name!r} must look like {EXAMPLES}, got {show(source)}")
     declared, equals, rest = source.partition("=")
-    if equals and declared in DECLARED:
+    if equals and declared in CONTEXT_WORDS:
         source = rest
     else:
         declared = ""
@@ -82,12 +83,12 @@ def context_of(name: str, source: object) -> ContextSource:
 def kind_for(source: ContextSource | None, first: ContextValue) -> ContextKind:
     """What kind of context a source gives, by what was declared, by the source, or by its first value."""
     if source is not None and source.declared:
-        return DECLARED[source.declared](first)
+        return context_kind(source.declared, _usual(first))
     if source is not None and source.kind == "size":
         return Number(log=True)
     if source is not None and source.kind == "time":
         return TimeOfDay() if source.detail == "hour" else Weekday()
-    return DECLARED["number" if isinstance(first, (int, float)) else "category"](first)
+    return context_kind("number" if isinstance(first, (int, float)) else "category", _usual(first))
 
 
 def for_tuner(context: Mapping[str, ContextValue], kinds: Mapping[str, ContextKind]) -> dict[str, ContextValue] | None:
@@ -109,15 +110,6 @@ def _fitting(value: ContextValue, kind: ContextKind) -> ContextValue:
 def _usual(first: ContextValue) -> float:
     """What stands for a missing number: the first one."""
     return first if isinstance(first, (int, float)) else 0.0
-
-
-DECLARED: dict[str, Callable[[ContextValue], ContextKind]] = {
-    "number": lambda first: Number(missing=_usual(first)),
-    "log": lambda first: Number(log=True, missing=_usual(first)),
-    "flag": lambda _: Flag(),
-    "category": lambda _: Category(),
-    "name": lambda _: Name(),
-}
 
 
 def _as_value(text: str) -> ContextValue:

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rasp_tuner.page.words import duration_words, settings_words
-from rasp_tuner.space import Auto, Categorical, Float, Int, Knob, PowerOfTwo
-from rasp_tuner.study_file.template import as_text
+from rasp_tuner.page.words import duration_words, range_words, settings_words
 from rasp_tuner.tune.api import TUNE_FOLDER
 from rasp_tuner.tune.changed_space import own_folder
 from rasp_tuner.tune.knob_shares import FEWEST_ROUNDS, MOST_KNOBS
@@ -33,7 +31,7 @@ def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) 
         f"runs      {runner.shown(placeholder_values(study, study.default, input))}",
         f"such as   {runner.shown(placeholder_values(study, other, input))}",
         *(f"writes    {target} from {source}" for target, source in study.files.items()),
-        *(f"knob      {name}: {knob_words(knob)}" for name, knob in study.knobs.items()),
+        *(f"knob      {name}: {range_words(knob)}" for name, knob in study.knobs.items()),
         *(f"keeps     {rule}" for rule in study.constraints),
         *(f"metric    {name}: {source}" for name, source in study.metrics.items()),
         *(f"context   {name}: {source}" for name, source in study.contexts.items() if source.kind != "text"),
@@ -46,26 +44,6 @@ def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) 
     lines.append(f"each step {each} run{'s' * (each > 1)}{dropped}; the default once more every {CONTROL_EVERY} steps")
     lines += [_limit_words(study), _length_words(limits, each, study, len(inputs))]
     return "\n".join(lines)
-
-
-def knob_words(knob: Knob) -> str:
-    """What values a knob has, in words.
-
-    >>> knob_words(Int(1, 32, log=True)), knob_words(Categorical(["lz4", "zstd"]))
-    ('whole numbers from 1 to 32, on a log scale', 'lz4 or zstd')
-    """
-    if isinstance(knob, Auto):
-        return f"{as_text(knob.word)}, or {knob_words(knob.knob)}"
-    if isinstance(knob, Categorical):
-        texts = [as_text(value) or "(none)" for value in knob.choices]
-        return f"{', '.join(texts[:-1])} or {texts[-1]}" + (
-            ", in this order" if knob.ordered and len(texts) > 2 else ""
-        )
-    kind = {Int: "whole numbers", Float: "numbers", PowerOfTwo: "powers of two"}[type(knob)]
-    scale = ", on a log scale" if getattr(knob, "log", False) else ""
-    step = getattr(knob, "step", None)
-    every = f", in steps of {step:g}" if step is not None and step != 1 else ""
-    return f"{kind} from {knob.low:g} to {knob.high:g}{every}{scale}"
 
 
 def _limit_words(study: TuneStudy) -> str:

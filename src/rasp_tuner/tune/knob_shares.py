@@ -17,7 +17,7 @@ from rasp_tuner.space import Categorical, Params, Value
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.playoff import IDLE, Rounds, known_rounds, run_round, with_default, with_value
 from rasp_tuner.tune.situations import Case, cases_of
-from rasp_tuner.tune.verdict import goals_of, log_cost
+from rasp_tuner.tune.verdict import goals_of, is_upwards, log_cost
 
 FEWEST_ROUNDS, MOST_ROUNDS = 4, 8  # the more only where noise asks for it
 MOST_KNOBS = 8  # that are measured on an input: of more, those with the least expected effect
@@ -238,6 +238,5 @@ def _share(session: Session, params: Params, name: str, log_change: float | None
     """The share of a knob that was moved, from the logarithm of what moving it does to the cost."""
     if log_change is None:
         return KnobShare(name, params[name], True, note="moved together with others")
-    goals = goals_of(session.study.metrics)
-    upwards = len(goals) == 1 and next(iter(goals.values())).metric.direction == "max"
+    upwards = is_upwards(goals_of(session.study.metrics))
     return KnobShare(name, params[name], True, math.expm1(-log_change if upwards else log_change), measured)

@@ -43,36 +43,15 @@ class Run:
     beside: dict[str, float] | None = None  # metrics of the default, run beside it on the same input
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": "run",
-            "step": self.step,
-            "control": self.is_control,
-            "input": self.input,
-            "context": self.context,
-            "params": self.params,
-            "metrics": self.metrics,
-            "seconds": round(self.seconds, 6),
-            "spent_s": round(self.spent_s, 3),
-            "failure": self.failure,
-            "stopped": self.stopped,
-            **({} if self.beside is None else {"beside": self.beside}),
-        }
+        told = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        told |= {"seconds": round(self.seconds, 6), "spent_s": round(self.spent_s, 3)}
+        told["control"] = told.pop("is_control")
+        return {"kind": "run", **{name: value for name, value in told.items() if name != "beside" or value is not None}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Run":
-        return cls(
-            data["step"],
-            data["control"],
-            data["input"],
-            data["context"],
-            data["params"],
-            data["metrics"],
-            data["seconds"],
-            data["spent_s"],
-            data["failure"],
-            data.get("stopped", False),
-            data.get("beside"),
-        )
+        told = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        return cls(is_control=data["control"], **told)
 
 
 class Session:

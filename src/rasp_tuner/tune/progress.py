@@ -15,7 +15,7 @@ from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.playoff import Standing, best_measured
 from rasp_tuner.tune.situations import cases_of
 from rasp_tuner.tune.study import StopRules
-from rasp_tuner.tune.verdict import goals_of
+from rasp_tuner.tune.verdict import goals_of, is_upwards
 
 LINE_EVERY_S = 30.0  # where nobody watches
 MOST_NAMED = 4  # inputs on one line
@@ -145,7 +145,5 @@ def best_so_far(session: Session) -> str:
 
 def factor_words(session: Session, best: Standing) -> str:
     """A cost as a factor of the metric: 0.25 is a quarter of the default's."""
-    goals = goals_of(session.study.metrics)
-    upwards = len(goals) == 1 and next(iter(goals.values())).metric.direction == "max"
-    log = -best.cost if upwards else best.cost
+    log = -best.cost if is_upwards(goals_of(session.study.metrics)) else best.cost
     return number_words(float(f"{math.exp(min(max(log, -LARGEST_LOG), LARGEST_LOG)):.2g}"))

@@ -14,7 +14,7 @@ from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.paired_comparison import PairedRun
 from rasp_tuner.tune.situations import CaseGroup
 from rasp_tuner.tune.study import TuneStudy
-from rasp_tuner.tune.verdict import Verdict, goals_of, is_ahead, judge, ratio_words
+from rasp_tuner.tune.verdict import Verdict, goals_of, is_ahead, judge, main_effect, ratio_words
 
 EXIT_CODES = {"better": 0, "same": 3, "default": 3, "untested": 3, "worse": 4}
 
@@ -160,8 +160,7 @@ def _shares(
     case = situation.cases[0]
     known = measured.get(case.input) if len(situation.cases) == 1 else None
     found = known if known is not None else expected_shares(session, case, use)
-    goals = goals_of(session.study.metrics)
-    effect = verdict.effects.get("objective" if len(goals) > 1 else next(iter(goals)))
+    effect = main_effect(verdict.effects, goals_of(session.study.metrics))
     ratio = effect.value if effect is not None and effect.kind == "ratio" else None
     return tuple(with_final_pairs(found, ratio))
 

@@ -36,7 +36,7 @@ def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSou
     effects = _effects([stratum for group in groups for stratum in _strata(group)], metrics, goals)
     failed = sum(pair.default is None for pair in pairs), sum(pair.recommended is None for pair in pairs)
     counts = len(pairs), *failed
-    found = effects.get("objective" if len(goals) > 1 else next(iter(goals)))
+    found = main_effect(effects, goals)
     said = "every run failed" if found is None else effect_words(found, *_kind_of(goals))
     for outcome, reason in (_by_failures(pairs), _by_limits(pairs, metrics)):
         if outcome == "worse":
@@ -46,7 +46,7 @@ def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSou
     if found is None:
         return Verdict("same", f"no difference can be shown: {said}", effects, *counts)
     lower = found.value < found.neutral
-    better = lower if _kind_of(goals)[0] == "min" else not lower
+    better = lower != is_upwards(goals)
     kept = _by_limits(pairs, metrics)[1]
     words = f"{said}; {kept}" if kept else said
     return Verdict("same" if not found.is_clear else "better" if better else "worse", words, effects, *counts)
@@ -54,9 +54,18 @@ def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSou
 
 def is_ahead(verdict: Verdict, metrics: Mapping[str, MetricSource]) -> bool:
     """Whether the recommendation came out better than the default, clearly or not."""
-    goals = goals_of(metrics)
-    found = verdict.effects.get("objective" if len(goals) > 1 else next(iter(goals)))
-    return found is not None and (found.value < found.neutral) == (_kind_of(goals)[0] == "min")
+    found = main_effect(verdict.effects, goals_of(metrics))
+    return found is not None and (found.value < found.neutral) == (not is_upwards(goals_of(metrics)))
+
+
+def main_effect(effects: Mapping[str, Effect], goals: Mapping[str, MetricSource]) -> Effect | None:
+    """That of the one metric to be improved, or of several together."""
+    return effects.get("objective" if len(goals) > 1 else next(iter(goals)))
+
+
+def is_upwards(goals: Mapping[str, MetricSource]) -> bool:
+    """Whether more is better; several metrics are one cost."""
+    return len(goals) == 1 and next(iter(goals.values())).metric.direction == "max"
 
 
 def goals_of(metrics: Mapping[str, MetricSource]) -> dict[str, MetricSource]:
@@ -84,15 +93,9 @@ def _by_limits(pairs: Sequence[PairedRun], metrics: Mapping[str, MetricSource]) 
     outcome: Outcome = "same"
     both = [(p.default, p.recommended) for p in pairs if p.default is not None and p.recommended is not None]
     for name, source in metrics.items():
-        limit = source.metric.limit
-        if limit is None or not both:
+        if source.metric.limit is None or not both:
             continue
-        sign = 1.0 if source.metric.direction == "min" else -1.0
-        levels = [limit.value * (d[name] if limit.relative else 1.0) for d, _ in both]
-        broken = [
-            sum(sign * side[name] > sign * level for side, level in zip(sides, levels, strict=True))
-            for sides in zip(*both, strict=True)
-        ]
+        broken = [sum(source.metric.breaks(pair[side][name], pair[0][name]) for pair in both) for side in (0, 1)]
         allowed = math.ceil((1.0 - LIMIT_KEPT) * len(both))
         said.append(f"{name} within its limit in {len(both) - broken[1]} of {len(both)} runs")
         if broken[1] > allowed and broken[1] >= broken[0]:
@@ -190,21 +193,16 @@ def log_cost(default: Mapping[str, float], other: Mapping[str, float], metrics: 
     """The logarithm of the same; of a metric that is not positive, the difference as a share of the larger value."""
     total = 0.0
     for name, source in metrics.items():
-        sign, (d, r) = 1.0 if source.metric.direction == "min" else -1.0, (default[name], other[name])
+        d, r = default[name], other[name]
         apart = math.log(r / d) if d > 0.0 and r > 0.0 else (r - d) / (max(abs(d), abs(r)) or 1.0)
-        total += sign * source.metric.weight * apart
+        total += source.metric.sign * source.metric.weight * apart
     return total / sum(source.metric.weight for source in metrics.values())
 
 
 def keeps_limits(found: Mapping[str, float], default: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> bool:
     """Whether one run keeps every limit, where the default comes to these values."""
-    for name, source in metrics.items():
-        limit, sign = source.metric.limit, 1.0 if source.metric.direction == "min" else -1.0
-        if limit is None or (limit.relative and name not in default):
-            continue
-        if sign * found[name] > sign * limit.value * (default[name] if limit.relative else 1.0):
-            return False
-    return True
+    limited = {name: source.metric for name, source in metrics.items() if source.metric.limit is not None}
+    return not any(metric.breaks(found[name], default.get(name)) for name, metric in limited.items())
 
 
 def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> float:
@@ -213,6 +211,5 @@ def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Map
     for name, source in metrics.items():
         if default[name] <= 0.0 or other[name] <= 0.0:
             continue  # has no ratio: the others decide
-        sign = 1.0 if source.metric.direction == "min" else -1.0
-        total += sign * source.metric.weight * math.log(other[name] / default[name])
+        total += source.metric.sign * source.metric.weight * math.log(other[name] / default[name])
     return math.exp(total / sum(source.metric.weight for source in metrics.values()))

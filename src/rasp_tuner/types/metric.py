@@ -76,6 +76,23 @@ class Metric:
             return Limit(_share_of_default("at_most" if low else "at_least", relative, self.direction), True)
         return None if fixed is None else Limit(fixed, False)
 
+    @property
+    def sign(self) -> float:
+        """1 where less is better, else -1."""
+        return 1.0 if self.direction == "min" else -1.0
+
+    def bound(self, default: float | None) -> float | None:
+        """The value not to pass, where the default comes to this; None without a limit, or where that is not known."""
+        limit = self.limit
+        if limit is None or not limit.relative:
+            return None if limit is None else limit.value
+        return None if default is None else limit.value * default
+
+    def breaks(self, value: float, default: float | None = None) -> bool:
+        """Whether a value passes the limit, where the default comes to this."""
+        bound = self.bound(default)
+        return bound is not None and self.sign * value > self.sign * bound
+
     def to_json(self) -> dict[str, Any]:
         """Its fields, as keywords of a Metric; limits only if there is one."""
         fields = asdict(self)

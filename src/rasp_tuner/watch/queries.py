@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from rasp_tuner.base.checks import number, show
-from rasp_tuner.contexts import Category, ContextKind, Flag, Name, Number, TimeOfDay, Weekday
+from rasp_tuner.contexts import ContextKind, TimeOfDay, Weekday
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.study_file.fields import check_fields
+from rasp_tuner.study_file.fields import CONTEXT_WORDS, check_fields, context_kind
 from rasp_tuner.study_file.template import fill, placeholders
 from rasp_tuner.types import Metric
 
@@ -123,14 +123,15 @@ def context_query(name: str, spec: object, missing: Missing) -> ContextQuery:
     word = fields.pop("kind", "number" if label is None else "category")
     if label is not None and not isinstance(label, str):
         raise InvalidSpace(f"{where}.label must be the name of a label, got {show(label)}")
-    if word not in KINDS or (label is not None and word not in ("category", "name")):
-        allowed = ("category", "name") if label is not None else tuple(KINDS)
+    if word not in CONTEXT_WORDS or (label is not None and word not in ("category", "name")):
+        allowed = ("category", "name") if label is not None else CONTEXT_WORDS
         raise InvalidSpace(f"{where}.kind must be one of {', '.join(allowed)}, got {show(word)}")
     own = check_missing(where, fields.pop("missing", missing), ("skip", "wait", "ignore"))
     if own == "ignore" and word in ("number", "log"):
         raise InvalidSpace(f"{where}.missing of a number must be skip, wait, or a usual value to stand for it")
     checked = check_query(f"{where}.newest", newest) if newest is not None else None
-    return ContextQuery(_kind(word, own), query, label, checked, own)
+    kind = context_kind(word, own if isinstance(own, float) else None)
+    return ContextQuery(kind, query, label, checked, own)
 
 
 def filled(query: str, window_s: float) -> str:
@@ -197,23 +198,7 @@ def newest_query(query: str) -> str | None:
     return None if found is None else f"max(timestamp({found[1]}))"
 
 
-def _kind(word: str, missing: Missing) -> ContextKind:
-    usual = missing if isinstance(missing, float) else None
-    if word in ("number", "log"):
-        return Number(log=word == "log", missing=usual)
-    return KINDS[word]()
-
-
 def _table(where: str, given: object) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidSpace(f"{where} must be a query or a table with one, got {show(given)}")
     return given
-
-
-KINDS: dict[str, type[ContextKind]] = {
-    "number": Number,
-    "log": Number,
-    "flag": Flag,
-    "category": Category,
-    "name": Name,
-}

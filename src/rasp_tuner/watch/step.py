@@ -5,15 +5,16 @@ the end: what has changed meanwhile is noted, in the journal and in the log.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed
-from rasp_tuner.page.words import settings_words
+from rasp_tuner.optimizer.optimizer import Expected
+from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.space import Params
+from rasp_tuner.types import Metric
 from rasp_tuner.watch.delivery import Delivery
-from rasp_tuner.watch.limit_breaks import Levels, broken_limits, is_worse
 from rasp_tuner.watch.looks import Ended, WindowLooks
 from rasp_tuner.watch.memory import WatchMemory
 from rasp_tuner.watch.reader import ContextValue, Reader, changed
@@ -24,6 +25,7 @@ log = logging.getLogger("rasp_tuner.watch")
 
 Role = Literal["suggestion", "default", "observed", "frozen"]
 Context = dict[str, ContextValue]
+Levels = Mapping[str, Expected]  # what the default is expected to give, in a situation
 
 
 class Stepper:
@@ -183,3 +185,32 @@ class Stepper:
             return None
         same = best.params == runs.params
         return forecast(runs.metrics[name], best.metrics[name], same, self.study.metrics[name].metric.direction)
+
+
+def broken_limits(
+    metrics: Mapping[str, Metric],
+    values: Mapping[str, float],
+    levels: Levels,
+    control: Mapping[str, float] | None = None,
+) -> dict[str, str]:
+    """The metrics that passed their limit, each in words; one relative to the default counts where that is known.
+
+    >>> broken_limits({"p99": Metric("min", max=200)}, {"p99": 231.0}, {})
+    {'p99': 'p99 is 231, its limit 200'}
+    """
+    found = {}
+    for name, metric in metrics.items():
+        level = control[name] if control is not None else levels[name].mean if name in levels else None
+        if (bound := metric.bound(level)) is not None and metric.breaks(values[name], level):
+            found[name] = f"{name} is {number_words(values[name])}, its limit {number_words(bound)}"
+    return found
+
+
+def is_worse(metrics: Mapping[str, Metric], values: Mapping[str, float], levels: Levels) -> bool:
+    """Whether a metric to be improved came out worse than the default would have, nine times in ten."""
+    for name, metric in metrics.items():
+        if metric.weight and name in levels:
+            worst = levels[name].high if metric.direction == "min" else levels[name].low
+            if metric.sign * values[name] > metric.sign * worst:
+                return True
+    return False

@@ -211,8 +211,7 @@ def _budget(given: object) -> float | None:
     """`budget = false` is none."""
     if given is False:
         return None
-    share = number("budget", given, InvalidSpace)
-    if given is True or share < 0.0:
+    if given is True or (share := number("budget", given, InvalidSpace)) < 0.0:
         raise InvalidSpace(f"budget must be a share of the default's loss such as 0.02, or false, got {show(given)}")
     return share
 

@@ -12,9 +12,8 @@ from rasp_lab.bench.domains import BEYOND, PAPER, STREAMS, create
 from rasp_lab.bench.report import result_figures, result_page, results
 from rasp_lab.bench.runner import run, suites, timing
 from rasp_lab.bench.runner.protocol import Cell
-from rasp_lab.pages import csv_tables, origin
+from rasp_lab.pages import csv_tables, origin, pictures
 from rasp_tuner import InvalidValue
-from rasp_tuner.page import html_page
 
 pytestmark = pytest.mark.slow  # most of it reads one page, which takes seconds to make
 
@@ -66,7 +65,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(folder):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(html_page, "image", lambda _figure, alt: alt)  # seconds, for a page that nobody looks at here
+        patch.setattr(pictures, "image", lambda _figure, alt: alt)  # seconds, for a page that nobody looks at here
         web = results.write(PLAN, folder, folder / "docs" / "RESULTS.md")
     assert web.is_file()
     return (folder / "docs" / "RESULTS.md").read_text()

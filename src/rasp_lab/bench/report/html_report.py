@@ -13,6 +13,7 @@ from rasp_lab.bench.report import figures, paper_tables, return_tables, sensitiv
 from rasp_lab.bench.report.regret_figure import regret_svg
 from rasp_lab.bench.runner import memory_growth as memory
 from rasp_lab.bench.runner import timing
+from rasp_lab.pages import pictures
 from rasp_tuner import __version__
 from rasp_tuner.page import html_page
 from rasp_tuner.page.html_page import Table
@@ -124,7 +125,7 @@ def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), times
     for horizon, points in sensitivity.swept(runs).items():
         body += [
             f"<h2>{sensitivity.TITLE}, T = {horizon:,}</h2>",
-            html_page.image(figures.sensitivity(points, PAPER), "regret against each constant"),
+            pictures.image(figures.sensitivity(points, PAPER), "regret against each constant"),
             html_page.table(
                 sensitivity.as_table(points),
                 "Regret relative to the static default, geometric mean of the nine domains",
@@ -195,7 +196,7 @@ def _step_times(runs: Sequence[Runs], times: Mapping[str, timing.StepTimes]) -> 
     return [
         "<h2>Figure 3: step time</h2>",
         f"<p>{f'On {timing.DOMAIN}, all agents in one process, taking turns.' if times else LOAD}</p>",
-        html_page.image(figures.latencies(taken), "median step time by agent"),
+        pictures.image(figures.latencies(taken), "median step time by agent"),
     ]
 
 
@@ -216,13 +217,13 @@ def _figures(here: Sequence[Runs]) -> list[str]:
         figure = figures.bars(ablation, "cumulative regret", log=True)
         body += [
             "<h3>Figure 3: with and without memory</h3>",
-            html_page.image(figure, "regret with and without memory"),
+            pictures.image(figure, "regret with and without memory"),
         ]
     steps = _adaptation(few, here)
     if steps:
         body += [
             "<h3>Figure 3: steps to adapt</h3>",
-            html_page.image(figures.adaptation(steps, horizon), "steps to adapt by domain and agent"),
+            pictures.image(figures.adaptation(steps, horizon), "steps to adapt by domain and agent"),
             html_page.table(tables.adaptation_table(here, horizon, domains)),
         ]
     body += [
@@ -236,7 +237,7 @@ def _figures(here: Sequence[Runs]) -> list[str]:
     if predicting:
         body += [
             "<h3>Calibration of the predicted deviation</h3>",
-            html_page.image(figures.reliability(predicting), "reliability"),
+            pictures.image(figures.reliability(predicting), "reliability"),
         ]
     return body
 
@@ -263,7 +264,7 @@ def _returns(here: Sequence[Runs]) -> list[str]:
     return [
         f"<h3>{return_tables.TITLE}</h3>",
         f"<p>{escape(return_tables.NOTE)}</p>",
-        html_page.image(return_tables.figure(found), "steps to recover on the first visit and on return, by agent"),
+        pictures.image(return_tables.figure(found), "steps to recover on the first visit and on return, by agent"),
         html_page.table(return_tables.table(found)),
     ]
 
@@ -278,4 +279,4 @@ def _streams_of_the_paper(here: Sequence[Runs]) -> list[str]:
 
 def _trajectories(here: Sequence[Runs], title: str, domains: Sequence[str]) -> list[str]:
     shown = [name for name in domains if any(r.domain == name for r in here)]
-    return [f"<h3>{title}</h3>", html_page.image(figures.trajectories(here, shown), title)] if shown else []
+    return [f"<h3>{title}</h3>", pictures.image(figures.trajectories(here, shown), title)] if shown else []

@@ -1,13 +1,12 @@
 """A Kubernetes ConfigMap as a YAML file: one entry for each knob, or all of them in one entry that is a file."""
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Params
 from rasp_tuner.study_file.template import as_text
-from rasp_tuner.watch.sinks.file import Rendering, file_problems, rendering, write_file
+from rasp_tuner.watch.sinks.file import FileSink, rendering
 from rasp_tuner.watch.sinks.sink import SinkFields
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
@@ -34,44 +33,15 @@ def _escaped(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-@dataclass(frozen=True)
-class ConfigMapSink:
-    """Writes the manifest; `kubectl apply -f`, a GitOps tool or a command sink after it brings it to the cluster."""
-
-    name: str
-    modes: tuple[str, ...]
-    path: Path
-    map_name: str
-    namespace: str | None
-    key: str | None  # of the one entry that holds all knobs
-    rendering: Rendering
-
-    @property
-    def knobs(self) -> tuple[str, ...]:
-        return self.rendering.knobs
-
-    def text(self, params: Params) -> str:
-        lines = ["apiVersion: v1", "kind: ConfigMap", "metadata:", f"  name: {quoted(self.map_name)}"]
-        if self.namespace is not None:
-            lines.append(f"  namespace: {quoted(self.namespace)}")
-        if self.key is not None:
-            entries = {self.key: self.rendering.text(params)}
-        else:
-            entries = {name: as_text(value) for name, value in params.items()}
-        lines += ["data:", *(f"  {quoted(name)}: {quoted(value)}" for name, value in entries.items())]
-        return "\n".join(lines) + "\n"
-
-    def deliver(self, params: Params) -> None:
-        write_file(self.name, self.path, self.text(params))
-
-    def shown(self, params: Params) -> str:
-        return f"writes {self.path}:\n{self.text(params)}".rstrip()
-
-    def problems(self) -> list[str]:
-        return file_problems(self.name, self.path)
+def manifest(map_name: str, namespace: str | None, entries: Mapping[str, str]) -> str:
+    """The manifest; `kubectl apply -f`, a GitOps tool or a command sink after it brings it to the cluster."""
+    lines = ["apiVersion: v1", "kind: ConfigMap", "metadata:", f"  name: {quoted(map_name)}"]
+    lines += [] if namespace is None else [f"  namespace: {quoted(namespace)}"]
+    lines += ["data:", *(f"  {quoted(name)}: {quoted(value)}" for name, value in entries.items())]
+    return "\n".join(lines) + "\n"
 
 
-def configmap_sink(fields: SinkFields) -> ConfigMapSink:
+def configmap_sink(fields: SinkFields) -> FileSink:
     path, key, namespace = fields.path("configmap"), fields.take("key"), fields.take("namespace")
     map_name = fields.text("map_name", fields.study.lower().replace("_", "-"))
     for word, name in (("map_name", map_name), ("namespace", namespace)):
@@ -83,4 +53,10 @@ def configmap_sink(fields: SinkFields) -> ConfigMapSink:
             raise InvalidSpace(f"{fields.where}: a key of a ConfigMap has letters, digits, -, _ and ., got {name!r}")
     if key is None and ("format" in fields.rest or "template" in fields.rest):
         raise InvalidSpace(f'{fields.where}: format and template are of one entry: name it, as in key = "app.conf"')
-    return ConfigMapSink(fields.name, fields.modes, path, map_name, namespace, key, rendering(fields, "json"))
+    rendered = rendering(fields, "json")
+
+    def text(params: Params) -> str:
+        plain = {name: as_text(value) for name, value in params.items()}
+        return manifest(map_name, namespace, plain if key is None else {key: rendered.text(params)})
+
+    return FileSink(fields.name, fields.modes, path, rendered.knobs, text)

@@ -3,7 +3,7 @@
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,43 +67,34 @@ def rendering(fields: SinkFields, usual: str) -> Rendering:
 
 @dataclass(frozen=True)
 class FileSink:
-    """Writes one file."""
+    """Replaces one file: readers see the old one or the new one."""
 
     name: str
     modes: tuple[str, ...]
     path: Path
-    rendering: Rendering
-
-    @property
-    def knobs(self) -> tuple[str, ...]:
-        return self.rendering.knobs
+    knobs: tuple[str, ...]
+    text: Callable[[Params], str]
 
     def deliver(self, params: Params) -> None:
-        write_file(self.name, self.path, self.rendering.text(params))
+        try:
+            snapshot.write(self.path, self.text(params).encode("utf-8", "surrogateescape"))
+        except (SnapshotFileError, UnicodeError) as reason:
+            raise SinkFailed(
+                f"sink {self.name!r}: {reason}; is the folder there, and may it be written to?"
+            ) from reason
 
     def shown(self, params: Params) -> str:
-        return f"writes {self.path}:\n{self.rendering.text(params)}".rstrip()
+        return f"writes {self.path}:\n{self.text(params)}".rstrip()
 
     def problems(self) -> list[str]:
-        return file_problems(self.name, self.path)
+        folder = self.path.resolve().parent
+        if not folder.is_dir():
+            return [f"sink {self.name!r}: there is no folder {str(folder)!r}: create it"]
+        if not os.access(folder, os.W_OK):
+            return [f"sink {self.name!r}: nobody lets this program write to {str(folder)!r}: change its rights"]
+        return []
 
 
 def file_sink(fields: SinkFields) -> FileSink:
-    return FileSink(fields.name, fields.modes, fields.path("file"), rendering(fields, "json"))
-
-
-def write_file(name: str, path: Path, text: str) -> None:
-    """Replace a file; readers see the old one or the new one."""
-    try:
-        snapshot.write(path, text.encode("utf-8", "surrogateescape"))
-    except (SnapshotFileError, UnicodeError) as reason:
-        raise SinkFailed(f"sink {name!r}: {reason}; is the folder there, and may it be written to?") from reason
-
-
-def file_problems(name: str, path: Path) -> list[str]:
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        return [f"sink {name!r}: there is no folder {str(folder)!r}: create it"]
-    if not os.access(folder, os.W_OK):
-        return [f"sink {name!r}: nobody lets this program write to {str(folder)!r}: change its rights"]
-    return []
+    path, rendered = fields.path("file"), rendering(fields, "json")
+    return FileSink(fields.name, fields.modes, path, rendered.knobs, rendered.text)

@@ -1,0 +1,19 @@
+"""Figures of Matplotlib inside a page that needs nothing else."""
+
+import base64
+import io
+from html import escape
+
+from matplotlib.figure import Figure
+
+
+def image(figure: Figure, alt: str) -> str:
+    """A figure inside the page; on a phone it keeps its size and scrolls, for it could not be read smaller."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return f'<div class="wide">{embedded(buffer.getvalue(), alt)}</div>'
+
+
+def embedded(png: bytes, alt: str) -> str:
+    """A picture inside the page."""
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
