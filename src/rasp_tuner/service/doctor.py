@@ -37,7 +37,7 @@ REQUIRED_PACKAGES = {
     "pydantic": "serve",
     "sqlalchemy": "serve",
     "prometheus_client": "serve",
-    "httpx": "client",
+    "httptools": "client",
 }
 
 
