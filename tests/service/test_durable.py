@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, running, steps, tell, view, wait_for, whole
 
-from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StoredStudy
 from rasp_tuner.service.storage.study_cache import StudyCache
+from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.storage.tables import events, snapshots
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.events import Event

@@ -17,8 +17,8 @@ from serving import SPACES, STUDY, NoLog, ask, definition, play, running, steps,
 from rasp_tuner import ExpiredSuggestion
 from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.service.storage.erasure import ErasureQuery, Replay
-from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StoredStudy
+from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.storage.tables import events
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from serving import STUDY, ask, definition, play, running, steps, tell, view, wait_for
 
 from rasp_tuner.service.limits import Limits
-from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, sqlite_url
 from rasp_tuner.service.storage.study_cache import StudyCache
+from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import SORTS, StudySummary, places

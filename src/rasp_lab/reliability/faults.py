@@ -15,7 +15,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from rasp_tuner.__main__ import main
-from rasp_tuner.service.storage import replay as replay_module
 from rasp_tuner.service.storage import store as store_module
 from rasp_tuner.service.storage import study_cache as cache_module
 from rasp_tuner.service.storage import study_loader as loader_module
@@ -63,7 +62,7 @@ def double_apply() -> None:
 
 
 def replay_twice() -> None:
-    load_study = replay_module.load_study
+    load_study = loader_module.load_study
 
     def careless(store: Store, row: StoredStudy, check: Callable[[], object] = bool) -> tuple[LiveStudy, int, float]:
         live, base, cpu_s = load_study(store, row, check)

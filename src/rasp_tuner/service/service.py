@@ -16,12 +16,11 @@ from rasp_tuner.service.service_errors import Conflict, InvalidRequest, ServiceE
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.erasure import Replay, erasure_query
 from rasp_tuner.service.storage.file_watch import FilesGone
-from rasp_tuner.service.storage.jobs import MORE, WriterJob
 from rasp_tuner.service.storage.lease_keeper import LeaseKeeper, begin
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.storage.writer import Writer
+from rasp_tuner.service.storage.transaction import MORE, UnitOfWork
+from rasp_tuner.service.storage.writer import Writer, WriterJob
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id

@@ -6,9 +6,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from rasp_tuner.service.storage.jobs import MORE
 from rasp_tuner.service.storage.leases import Leases
-from rasp_tuner.service.storage.transaction import UnitOfWork
+from rasp_tuner.service.storage.transaction import MORE, UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
 HISTOGRAM_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)

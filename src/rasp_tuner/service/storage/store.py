@@ -25,8 +25,7 @@ from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
 from rasp_tuner.service.storage.event_rows import DamagedEvent, event_of, event_row
 from rasp_tuner.service.storage.file_watch import FilesGone, FileWatch
-from rasp_tuner.service.storage.locks import DatabaseTaken, share_with_servers
-from rasp_tuner.service.storage.postgres import postgres_engine
+from rasp_tuner.service.storage.postgres import DatabaseTaken, postgres_engine, share_with_servers
 from rasp_tuner.service.storage.tables import audit, events, keys, snapshots, studies
 from rasp_tuner.service.study.events import Event
 

@@ -16,8 +16,8 @@ from rasp_tuner.service import service_errors
 from rasp_tuner.service.service_errors import Moved
 from rasp_tuner.service.storage.event_rows import DamagedEvent
 from rasp_tuner.service.storage.leases import Leases
-from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StoredStudy, is_damage
+from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import SORTS, Sort, StudySummary
 

@@ -5,6 +5,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -16,6 +17,8 @@ from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog
 from rasp_tuner.service.study.live_study import LiveStudy
+
+MORE: Final = object()  # what a job returns to go on in another piece
 
 log = logging.getLogger("rasp_tuner.serve")
 
