@@ -52,7 +52,7 @@ def loaded(url, name="run", snapshots=True):
         (row,) = [row for row in store.studies() if row.name == name]
         if not snapshots:
             store.snapshots = lambda _: iter(())
-        return load_study(store, row)[0]
+        return load_study(store, row)
     finally:
         store.close()
 

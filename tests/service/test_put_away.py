@@ -188,7 +188,7 @@ def test_a_study_stays_until_whoever_had_it_loaded_has_used_it(sqlite):
     cache = StudyCache(store, 1)
     cache.await_load("b")
     for row in cache.unseen():
-        cache.adopt(row, *load_study(store, row))
+        cache.adopt(row, load_study(store, row))
     assert names_of(cache.spare(0.0)) == ["c", "a"]  # nobody waits for these; the first that was read stays longest
     for name in "ac":
         cache.study(name, writes=False)

@@ -1,7 +1,7 @@
 """Admin routes: create, list, delete, freeze, export and import studies; approve suggestions; erase records."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Iterator
 from typing import Any
 
 from rasp_tuner.service.http import schemas
@@ -25,7 +25,11 @@ async def studies(service: Service, request: Request, _: None) -> Response:
 
 
 async def delete(service: Service, request: Request, _: None) -> Response:
-    await service.delete(request.study, request.caller)
+    def run(work: UnitOfWork) -> None:
+        work.delete_study(request.study)
+        work.audit(request.caller.name, "study deleted", request.study)
+
+    await service.submit(run, writes=True, study=request.study)
     return Response(status=204, content_type=None)
 
 
@@ -34,7 +38,7 @@ async def export(service: Service, request: Request, _: None) -> Response:
         return live.id, live.definition.to_wire(), live.created, live.seq
 
     found = await service.read(request.study, look)
-    await service.audit(request.caller, "study exported", request.study)
+    await service.submit(lambda work: work.audit(request.caller.name, "study exported", request.study), writes=True)
     headers = {"Content-Disposition": f'attachment; filename="{request.study}.ndjson"'}
     return Response(_in_thread(export_lines(service.store, *found)), content_type=NDJSON, headers=headers)
 
@@ -54,20 +58,41 @@ async def forget(service: Service, request: Request, wanted: schemas.Forget) -> 
     return await service.forget(request.study, wanted.model_dump(exclude_defaults=True), request.caller)
 
 
-async def freeze(service: Service, request: Request, wanted: schemas.Freeze) -> Any:
-    return await service.freeze(request.study, True, request.caller, default=wanted.at == "default")
+def freeze(service: Service, request: Request, wanted: schemas.Freeze | None) -> Awaitable[Any]:
+    """Stop exploring; start again if nothing is wanted."""
+    frozen, by = wanted is not None, request.caller.name
+    default = wanted is not None and wanted.at == "default"
+
+    def run(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+        event = live.freeze(frozen, work.now, default=default, by=by)
+        if event is not None:
+            work.add_event(live, event)
+            work.audit(by, f"study {'frozen' if frozen else 'unfrozen'}{' at default' * default}", request.study)
+        return {"frozen": frozen, "serves": live.serves, "switched": live.switched}
+
+    return service.write(request.study, run)
 
 
-async def unfreeze(service: Service, request: Request, _: None) -> Any:
-    return await service.freeze(request.study, False, request.caller)
+def unfreeze(service: Service, request: Request, _: None) -> Awaitable[Any]:
+    return freeze(service, request, None)
 
 
-async def approve(service: Service, request: Request, said: schemas.Approve) -> Any:
-    return await service.decide(request.study, said.id, request.caller)
+def approve(service: Service, request: Request, said: schemas.Approve | schemas.Refuse) -> Awaitable[Any]:
+    """Approve a suggestion that waits, or refuse it for a while."""
+    id, by, for_s = said.id, request.caller.name, said.for_s if isinstance(said, schemas.Refuse) else None
+
+    def run(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+        event = live.decide(id, for_s is None, work.now, for_s or 0.0, by=by)
+        work.add_event(live, event)
+        status = "refused" if for_s else "approved"
+        work.audit(by, f"suggestion {status}", f"{request.study}: {id}")
+        return {"id": id, "status": status, "until": event.body.get("until")}
+
+    return service.write(request.study, run)
 
 
-async def refuse(service: Service, request: Request, said: schemas.Refuse) -> Any:
-    return await service.decide(request.study, said.id, request.caller, refused_s=said.for_s)
+def refuse(service: Service, request: Request, said: schemas.Refuse) -> Awaitable[Any]:
+    return approve(service, request, said)
 
 
 ROUTES = [

@@ -74,8 +74,14 @@ async def partial(service: Service, request: Request, running: Partial) -> Any:
     return await service.read(request.study, lambda live, _: live.partial(running.id, running.metrics))
 
 
-async def observe(service: Service, request: Request, seen: Observe) -> Any:
-    return await service.observe(request.study, seen.context, seen.params, seen.metrics, seen.key, seen.stopped)
+def observe(service: Service, request: Request, seen: Observe) -> Awaitable[Any]:
+    def run(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+        event = live.observe(seen.context, seen.params, seen.metrics, seen.key, work.now, work.store, seen.stopped)
+        if event is not None:
+            work.add_event(live, event)
+        return {"status": "duplicate" if event is None else "learned"}
+
+    return service.write(request.study, run)
 
 
 async def recommend(service: Service, request: Request, asked: Ask) -> Any:
@@ -98,7 +104,7 @@ async def suggestions(service: Service, request: Request, _: None) -> Any:
 
 async def suggestion(service: Service, request: Request, _: None) -> Any:
     def look(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
-        return live.suggestion(request.parameters["id"], work.event_log(live), work.now)
+        return live.suggestion(request.parameters["id"], work.store, work.now)
 
     return await service.read(request.study, look)
 

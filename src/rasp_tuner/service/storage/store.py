@@ -78,6 +78,7 @@ class Store:
     def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = SERVER_LEASE_S) -> None:
         """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
         self.url = sa.make_url(url)
+        self.is_shared = self.url.get_backend_name() == "postgresql"  # several servers may use it
         self._watch: FileWatch | None = None
         self._file = file = sqlite_file(self.url)
         if file is not None:
@@ -100,11 +101,6 @@ class Store:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several servers may use the database."""
-        return self.url.get_backend_name() == "postgresql"
 
     @classmethod
     def in_folder(cls, folder: Path) -> "Store":

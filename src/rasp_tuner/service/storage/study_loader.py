@@ -22,9 +22,8 @@ STOP, WANTED, AHEAD = 0, 1, 2  # what comes first
 log = logging.getLogger("rasp_tuner.serve")
 
 
-def load_study(store: Store, row: StoredStudy, check: Callable[[], object] = bool) -> tuple[LiveStudy, int, float]:
-    """The study from its newest valid snapshot and the events after it; then the seq of that snapshot, and the CPU
-    seconds that replaying the events took.
+def load_study(store: Store, row: StoredStudy, check: Callable[[], object] = bool) -> LiveStudy:
+    """The study from its newest valid snapshot and the events after it.
 
     `check` is called before each event, and may raise.
     """
@@ -37,17 +36,18 @@ def load_study(store: Store, row: StoredStudy, check: Callable[[], object] = boo
         except (ValueError, KeyError, TypeError, RaspError):
             continue  # damaged, or from another version: use an older snapshot, or the log alone
     live = live or LiveStudy(row.id, definition, row.created)
-    snapshot_seq, diverged = live.seq, live.counts.diverged
+    live.saved.seq, diverged = live.seq, live.counts.diverged
     started = time.thread_time()
     for event in store.events_after(row.id, live.seq):
         check()
         live.apply(event)
-    cpu_s = time.thread_time() - started if live.seq > snapshot_seq else 0.0
+    if live.seq > live.saved.seq:
+        live.saved.replay_cpu_s = time.thread_time() - started
     if live.counts.diverged > diverged:
         before = study_snapshot.maker(used) if used else {}
         said = "study %r: replayed asks came out otherwise. Its snapshot was made with %s, this server is %s"
         log.warning(said, row.name, before or "an older version", study_snapshot.made_with())
-    return live, snapshot_seq, cpu_s
+    return live
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,6 @@ class LoadedStudy:
 
     row: StoredStudy
     live: LiveStudy | None = None
-    snapshot_seq: int = 0
-    cpu_s: float = 0.0  # that replaying the events after the snapshot took
     error: Exception | None = None
 
 
@@ -106,7 +104,7 @@ class StudyLoader(threading.Thread):
             self._ahead.discard(row.id)
             self.current = row.name, time.monotonic()
             try:
-                self._loaded(LoadedStudy(row, *load_study(self._store, row, self._check_going)))
+                self._loaded(LoadedStudy(row, load_study(self._store, row, self._check_going)))
             except LoadCancelled:
                 return
             except Exception as error:  # noqa: BLE001 - the writer decides what it means

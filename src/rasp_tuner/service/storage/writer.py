@@ -292,7 +292,7 @@ class Writer(threading.Thread):
             if wanted and live is not None:
                 for event in self.store.events_after(row.id, live.seq):  # written since it was read
                     live.apply(event)
-                self.cache.adopt(row, live, loaded.snapshot_seq, loaded.cpu_s)
+                self.cache.adopt(row, live)
         except Exception as late:  # noqa: BLE001 - hurts only this study; it is logged below
             error = late
         if wanted and error is not None:

@@ -50,6 +50,16 @@ class Counts:
     erased: int = 0  # records
 
 
+@dataclass(slots=True)
+class SavedState:
+    """What is known of its latest snapshot, also of one that is being encoded; not stored."""
+
+    seq: int = 0  # of its last event
+    replay_cpu_s: float = 0.0  # CPU seconds that the events since then took
+    cost_cpu_s: float = 0.0  # that making it took
+    loaded_seq: int = 0  # events up to this one were read from disk
+
+
 class LiveStudy:
     """One study in memory; used by the writer's thread only."""
 
@@ -74,6 +84,7 @@ class LiveStudy:
         self.recent: dict[int, SuggestionRecord] = {}
         self._answers: dict[int, SuggestionRecord] = {}
         self._observed: dict[str, Event] = {}
+        self.saved = SavedState()
         self.problems: dict[str, str] = {}  # what is wrong, in words, by what found it; kept by whoever holds the study
 
     # commands
@@ -141,7 +152,7 @@ class LiveStudy:
         if stopped:
             body["stopped"] = True
         if key is not None:
-            before = self._observed.get(key) or log.observation_by_key(key)
+            before = self._observed.get(key) or log.observation_by_key(self.id, key)
             if before is not None:
                 if before.body != body:
                     raise Conflict(f"the key {key!r} was observed before with other values", "key")
@@ -562,7 +573,7 @@ class LiveStudy:
         return late
 
     def _read_from_log(self, number: int, log: EventLog) -> SuggestionRecord:
-        found = log.events_of_ask(number)
+        found = log.events_of_ask(self.id, number)
         if not found:
             raise unknown_suggestion(ask_id(number), erased=number < self.erased_below)
         asked, *answers = found
