@@ -322,14 +322,20 @@ class Service:
 
         read, cache = NumbersRead(), self.writer.cache
         await self.submit(read.run, writes=False)
-        self.telemetry.damaged.set(len(cache.damaged))
-        self.telemetry.loading.set(self.writer.not_loaded_yet)
-        self.telemetry.waiting.set(self._waiting[True])
-        self.telemetry.failing.set(self.writer.failing is not None)
-        self.telemetry.streams.set(self.broadcaster.streams)
-        self.telemetry.show_leases(len(cache.rows), self.leases)
-        self.telemetry.show_studies(len(cache.live), cache.loads, read.with_alerts)
-        return await asyncio.to_thread(self.telemetry.text, read.numbers)  # may take long, and others ask meanwhile
+        gauges = {
+            "rasp_waiting": self._waiting[True],
+            "rasp_damaged_studies": len(cache.damaged),
+            "rasp_loading_studies": self.writer.not_loaded_yet,
+            "rasp_storage_failing": self.writer.failing is not None,
+            "rasp_streams": self.broadcaster.streams,
+            "rasp_studies_owned": len(cache.rows),
+            "rasp_lease_held": self.leases is None or self.leases.holds,  # nobody takes studies from one server alone
+            "rasp_leases_lost": 0 if self.leases is None else self.leases.lost_count,
+            "rasp_studies_in_memory": len(cache.live),
+            "rasp_studies_with_alerts": read.with_alerts,
+            "rasp_study_loads": cache.loads,
+        }
+        return await asyncio.to_thread(self.telemetry.text, gauges, read.numbers)  # may take long, others ask meanwhile
 
 
 def _in_pieces(items: Sequence[T], done: list[Any], one: Callable[[T], Any], work: UnitOfWork) -> Any:
