@@ -28,14 +28,15 @@ class LoopThread:
     def __init__(self, url: str, at_end: Callable[[], object]) -> None:
         self._url, self._at_end = url, at_end
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._end: weakref.finalize[Any, LoopThread] | None = None
         self._lock = threading.Lock()
 
     def reset_after_fork(self) -> None:
         """Start without the thread, in the child of a fork, which has none."""
-        if self._loop is not None:
+        if self._loop is not None and self._end is not None:
             _loops_of_parents.append(self._loop)
-        self._loop, self._lock = None, threading.Lock()
+            self._end.detach()
+        self._loop, self._end, self._lock = None, None, threading.Lock()
 
     def run(self, doing: Coroutine[Any, Any, T]) -> T:
         """What it returns or raises."""
@@ -62,18 +63,17 @@ class LoopThread:
 
     def stop(self) -> None:
         with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None:
-            _stop(loop, self._at_end)
-            self._thread.join(CLOSE_WAIT_S)
+            end, self._end, self._loop = self._end, None, None
+        if end is not None:
+            end()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=[loop], name="rasp-client", daemon=True)
-                self._thread.start()
-                weakref.finalize(self, _stop, loop, self._at_end)
+                thread = threading.Thread(target=_serve, args=[loop], name="rasp-client", daemon=True)
+                thread.start()
+                self._end = weakref.finalize(self, _stop, loop, thread, self._at_end)
             return self._loop
 
 
@@ -106,7 +106,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-def _stop(loop: asyncio.AbstractEventLoop, at_end: Callable[[], object]) -> None:
-    if not loop.is_closed() and loop not in _loops_of_parents:
-        loop.call_soon_threadsafe(at_end)
-        loop.call_soon_threadsafe(loop.stop)
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, at_end: Callable[[], object]) -> None:
+    loop.call_soon_threadsafe(at_end)
+    loop.call_soon_threadsafe(loop.stop)
+    if threading.current_thread() is not thread:
+        thread.join(CLOSE_WAIT_S)

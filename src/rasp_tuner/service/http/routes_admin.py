@@ -7,7 +7,17 @@ from typing import Any
 from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.list_response import list_response
 from rasp_tuner.service.http.query import list_query
-from rasp_tuner.service.http.route import IMPORT_PATH, NDJSON, STUDY_PATH, Request, Response, Route, json_response
+from rasp_tuner.service.http.route import (
+    IMPORT_PATH,
+    NDJSON,
+    STUDY_PATH,
+    Request,
+    Response,
+    Route,
+    get,
+    json_response,
+    post,
+)
 from rasp_tuner.service.http.transfer import export_lines, read_import
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
@@ -96,8 +106,7 @@ def refuse(service: Service, request: Request, said: schemas.Refuse) -> Awaitabl
 
 
 ROUTES = [
-    Route(
-        "POST",
+    post(
         "/v1/studies",
         "admin",
         create,
@@ -107,8 +116,7 @@ ROUTES = [
         status=201,
         parse=schemas.parse_study,
     ),
-    Route(
-        "GET",
+    get(
         "/v1/studies",
         "read",
         studies,
@@ -117,21 +125,14 @@ ROUTES = [
         query={"limit": None, "offset": 0, "find": "", "sort": SORTS},
         of_any_study=True,
     ),
-    Route("POST", IMPORT_PATH, "admin", take, "Take in an export", NDJSON, schemas.StudyView, status=201),
+    post(IMPORT_PATH, "admin", take, "Take in an export", NDJSON, schemas.StudyView, status=201),
     Route("DELETE", STUDY_PATH, "admin", delete, "Delete it with all it learned", gives=None, status=204),
-    Route("GET", f"{STUDY_PATH}/export", "admin", export, "The log, as lines of JSON", gives=NDJSON),
-    Route("POST", f"{STUDY_PATH}/forget", "admin", forget, "Erase records", schemas.Forget, schemas.Forgotten),
-    Route(
-        "POST",
-        f"{STUDY_PATH}/freeze",
-        "admin",
-        freeze,
-        "Stop exploring",
-        schemas.Freeze,
-        schemas.Frozen,
-        body_is_optional=True,
+    get(f"{STUDY_PATH}/export", "admin", export, "The log, as lines of JSON", gives=NDJSON),
+    post(f"{STUDY_PATH}/forget", "admin", forget, "Erase records", schemas.Forget, schemas.Forgotten),
+    post(
+        f"{STUDY_PATH}/freeze", "admin", freeze, "Stop exploring", schemas.Freeze, schemas.Frozen, body_is_optional=True
     ),
-    Route("POST", f"{STUDY_PATH}/approve", "admin", approve, "It may run", schemas.Approve, schemas.Decided),
-    Route("POST", f"{STUDY_PATH}/refuse", "admin", refuse, "Not this one", schemas.Refuse, schemas.Decided),
-    Route("POST", f"{STUDY_PATH}/unfreeze", "admin", unfreeze, "Explore again", gives=schemas.Frozen),
+    post(f"{STUDY_PATH}/approve", "admin", approve, "It may run", schemas.Approve, schemas.Decided),
+    post(f"{STUDY_PATH}/refuse", "admin", refuse, "Not this one", schemas.Refuse, schemas.Decided),
+    post(f"{STUDY_PATH}/unfreeze", "admin", unfreeze, "Explore again", gives=schemas.Frozen),
 ]

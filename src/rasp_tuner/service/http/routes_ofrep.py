@@ -32,7 +32,7 @@ from rasp_tuner.service.http.ofrep_schemas import (
     TrackedResult,
 )
 from rasp_tuner.service.http.origins import PREFLIGHT
-from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response
+from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response, post
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
@@ -204,8 +204,7 @@ def _parse_events(value: Any, limits: Limits) -> TrackedEvent | TrackedEvents:
     return schemas.parse(TrackedEvent, value)
 
 
-ONE_FLAG = Route(
-    "POST",
+ONE_FLAG = post(
     f"{FLAGS_PATH}{{key}}",
     "write",
     one_flag,
@@ -216,8 +215,7 @@ ONE_FLAG = Route(
     of_any_study=True,
     fails=OfrepError,
 )
-TRACK = Route(
-    "POST",
+TRACK = post(
     f"{OFREP_PATH}track",
     "write",
     track_event,
@@ -230,8 +228,7 @@ TRACK = Route(
     has_parts=True,
 )
 ONE_EVENT = replace(TRACK, parse=None, has_parts=False)  # an event among many
-ALL_FLAGS = Route(
-    "POST",
+ALL_FLAGS = post(
     FLAGS_PATH.rstrip("/"),
     "write",
     all_flags,
