@@ -1,8 +1,10 @@
 """The client against a real server: it is the library, over HTTP."""
 
+import gc
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from itertools import count
 
@@ -365,3 +367,42 @@ def test_a_limit_travels_and_the_recommendation_names_its_margin(client):
         client.create(
             next(names), {"x": Float(0.0, 1.0)}, {"cost": "min", "p99_ms": {"direction": "min", "min": 3}}, None
         )
+
+
+def client_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "rasp-client"]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_the_thread_of_a_client_ends_with_it(server, closed):
+    before = len(client_threads())
+    client = Client(server.url)
+    views, at_work = client.studies(), client_threads()
+    assert len(at_work) == before + 1
+    if closed:
+        client.close()
+        client.close()  # once more does no harm
+    del client, views
+    gc.collect()
+    for thread in at_work[before:]:
+        thread.join(60.0)
+    assert len(client_threads()) == before
+
+
+def test_a_call_that_waits_ends_when_another_thread_closes_the_client(bad_server):
+    client, ended = Client(bad_server(lambda _: time.sleep(600)).url, timeout=500), []
+
+    def wait():
+        try:
+            client.studies()
+        except RequestRefused as error:
+            ended.append(str(error))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not client_threads():
+        time.sleep(0.01)
+    time.sleep(0.2)
+    client.close()
+    waiting.join(60.0)
+    assert ended == [f"this client of {client.url} was closed"]

@@ -39,11 +39,11 @@ def served_names():
     """The names of all samples that /metrics may have."""
     from rasp_tuner.service.study.definition import StudyDefinition
     from rasp_tuner.service.study.live_study import LiveStudy
-    from rasp_tuner.service.telemetry import Telemetry, study_numbers
+    from rasp_tuner.service.telemetry import GAUGES, Telemetry, study_numbers
 
     wire = {"name": "a", "space": {"x": {"type": "float", "low": 0, "high": 1}}, "metrics": {"y": "min"}}
     live = LiveStudy(1, StudyDefinition.from_wire(wire), 0.0)
-    text = Telemetry().text([study_numbers(live, 0.0)]).decode()
+    text = Telemetry().text(dict.fromkeys(GAUGES, 0.0), [study_numbers(live, 0.0)]).decode()
     names = set()
     for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE):
         names |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if kind == "histogram" else {name}

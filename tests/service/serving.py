@@ -34,10 +34,10 @@ STUDY = {
 class NoLog:
     """A log in which nothing is found."""
 
-    def events_of_ask(self, _):
+    def events_of_ask(self, _, __):
         return []
 
-    def observation_by_key(self, _):
+    def observation_by_key(self, _, __):
         return None
 
 

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, running, steps, tell, view, wait_for, whole
 
-from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StoredStudy
 from rasp_tuner.service.storage.study_cache import StudyCache
+from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.storage.tables import events, snapshots
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.events import Event
@@ -76,20 +76,20 @@ def test_a_study_is_built_from_the_newest_sound_snapshot_and_the_tail(database):
         live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
         store.append(connection, [(live.id, event) for event in events])
     row = StoredStudy(live.id, "web", json.dumps(live.definition.to_wire()), 5.0)
-    built, base, _ = load_study(store, row)
-    assert (whole(built), base) == (whole(live), 0)
+    built = load_study(store, row)
+    assert (whole(built), built.saved.seq) == (whole(live), 0)
     part = LiveStudy(live.id, live.definition, 5.0)
     for event in events[:100]:
         part.apply(event)
     with store.writing() as connection:
         store.add_snapshot(connection, live.id, 100, study_snapshot.capture(part)())
         store.add_snapshot(connection, live.id, 120, b"damaged")
-    built, base, _ = load_study(store, row)
-    assert (whole(built)[:3], base) == (whole(live)[:3], 100)
+    built = load_study(store, row)
+    assert (whole(built)[:3], built.saved.seq) == (whole(live)[:3], 100)
     with store.writing() as connection:
         store.add_snapshot(connection, live.id, 130, b"damaged too")
     assert [seq for seq, _ in store.snapshots(live.id)] == [130, 120]
-    assert load_study(store, row)[1] == 0
+    assert load_study(store, row).saved.seq == 0
     store.close()
 
 
@@ -130,8 +130,8 @@ def test_what_a_start_has_replayed_counts_for_the_next_snapshot(sqlite):
         live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
         store.append(connection, [(live.id, event) for event in play(live, 60)])
     cache = StudyCache(store, 8)
-    assert cache.replay_cpu_s(live) == 0.0
-    assert cache.replay_cpu_s(cache.study("web", writes=True)) > 0.001
+    assert live.saved.replay_cpu_s == 0.0
+    assert cache.study("web", writes=True).saved.replay_cpu_s > 0.001
     store.close()
 
 

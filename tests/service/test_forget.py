@@ -17,8 +17,8 @@ from serving import SPACES, STUDY, NoLog, ask, definition, play, running, steps,
 from rasp_tuner import ExpiredSuggestion
 from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.service.storage.erasure import ErasureQuery, Replay
-from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StoredStudy
+from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.storage.tables import events
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -310,7 +310,7 @@ def test_over_http_on_every_database_and_after_a_restart(database):
         assert [view(client), client.get("/v1/studies/web/history").json()] == shown
     store = Store(database)
     row = next(row for row in store.studies() if row.name == "web")
-    assert load_study(store, row)[0].counts.diverged == 0
+    assert load_study(store, row).counts.diverged == 0
     assert [line["subject"] for line in store.audit(50) if line["action"] == "records erased"] == ["web: 4", "web: 3"]
     with store.reading() as connection:
         assert store.deleted_studies() == []
@@ -353,7 +353,7 @@ def test_a_study_built_from_a_log_with_erased_records_goes_on(tmp_path):
     with store.writing() as connection:
         id = store.add_study(connection, "web", live.definition.to_wire(), 0.0)
         store.append(connection, [(id, event) for event in work.events])
-    built, *_ = load_study(store, StoredStudy(id, "web", json.dumps(live.definition.to_wire()), 0.0))
+    built = load_study(store, StoredStudy(id, "web", json.dumps(live.definition.to_wire()), 0.0))
     assert whole(built)[:3] == whole(work.live)[:3]
     assert built.ask({"qps": 2.0}, 99.0) == work.live.ask({"qps": 2.0}, 99.0)
     store.close()

@@ -20,7 +20,7 @@ from rasp_tuner.service.server import ServeError, serve
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.service_errors import ServiceError
 from rasp_tuner.service.storage.fair_queue import FairQueue
-from rasp_tuner.service.storage.locks import SERVER_LOCK
+from rasp_tuner.service.storage.postgres import SERVER_LOCK
 from rasp_tuner.service.storage.store import NO_STUDY, Store
 from rasp_tuner.service.storage.tables import snapshots
 from rasp_tuner.service.storage.writer import Writer

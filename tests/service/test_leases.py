@@ -11,11 +11,11 @@ from serving import STUDY, ask, running, steps, tell, view, wait_for
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.auth import create_key
 from rasp_tuner.service.server import advertised_url, serve
-from rasp_tuner.service.storage.jobs import WriterJob
 from rasp_tuner.service.storage.lease_keeper import targets
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer, checked_url
 from rasp_tuner.service.storage.store import DatabaseUnusable, Store, StoredStudy
 from rasp_tuner.service.storage.tables import events, servers, studies
+from rasp_tuner.service.storage.writer import WriterJob
 
 LONG_S = 600.0  # a lease that does not end, and is not renewed, during a test
 

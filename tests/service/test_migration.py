@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from serving import STUDY, ask, running, steps, tell, view, wait_for
 
 from rasp_tuner.service.storage import migration
-from rasp_tuner.service.storage.locks import DatabaseTaken
 from rasp_tuner.service.storage.migration import SchemaError
+from rasp_tuner.service.storage.postgres import DatabaseTaken
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION
 

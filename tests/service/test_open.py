@@ -15,8 +15,8 @@ from rasp_tuner import Auto, Bool, Category, ContextShield, Float, Int, Metric, 
 from rasp_tuner.cli import app
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.storage.opening import open_tuner
-from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.study import study_snapshot
 
 SPACE = {"pool": Int(1, 64, log=True), "t": Float(0.1, 10.0)}
@@ -52,7 +52,7 @@ def loaded(url, name="run", snapshots=True):
         (row,) = [row for row in store.studies() if row.name == name]
         if not snapshots:
             store.snapshots = lambda _: iter(())
-        return load_study(store, row)[0]
+        return load_study(store, row)
     finally:
         store.close()
 

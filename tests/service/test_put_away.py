@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from serving import STUDY, ask, definition, play, running, steps, tell, view, wait_for
 
 from rasp_tuner.service.limits import Limits
-from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, sqlite_url
 from rasp_tuner.service.storage.study_cache import StudyCache
+from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import SORTS, StudySummary, places
@@ -188,7 +188,7 @@ def test_a_study_stays_until_whoever_had_it_loaded_has_used_it(sqlite):
     cache = StudyCache(store, 1)
     cache.await_load("b")
     for row in cache.unseen():
-        cache.adopt(row, *load_study(store, row))
+        cache.adopt(row, load_study(store, row))
     assert names_of(cache.spare(0.0)) == ["c", "a"]  # nobody waits for these; the first that was read stays longest
     for name in "ac":
         cache.study(name, writes=False)

@@ -35,10 +35,10 @@ Change = Callable[[Any, np.random.Generator], tuple[Any, str]]
 class NoLog:
     """A log in which nothing is found."""
 
-    def events_of_ask(self, _: int) -> list[Event]:
+    def events_of_ask(self, _: int, __: int) -> list[Event]:
         return []
 
-    def observation_by_key(self, _: str) -> Event | None:
+    def observation_by_key(self, _: int, __: str) -> Event | None:
         return None
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from rasp_tuner.__main__ import main
-from rasp_tuner.service.storage import replay as replay_module
 from rasp_tuner.service.storage import store as store_module
 from rasp_tuner.service.storage import study_cache as cache_module
 from rasp_tuner.service.storage import study_loader as loader_module
@@ -63,15 +62,15 @@ def double_apply() -> None:
 
 
 def replay_twice() -> None:
-    load_study = replay_module.load_study
+    load_study = loader_module.load_study
 
-    def careless(store: Store, row: StoredStudy, check: Callable[[], object] = bool) -> tuple[LiveStudy, int, float]:
-        live, base, cpu_s = load_study(store, row, check)
+    def careless(store: Store, row: StoredStudy, check: Callable[[], object] = bool) -> LiveStudy:
+        live = load_study(store, row, check)
         told = [event for event in store.events_after(row.id, max(live.seq - 200, 0)) if event.kind == "tell"]
         if told:
             asked = store.events_of_ask(row.id, told[-1].ask or 0)[0]
             live.tuner.observe(asked.body["context"], asked.body["params"], told[-1].body["metrics"])
-        return live, base, cpu_s
+        return live
 
     cache_module.load_study = loader_module.load_study = careless
 

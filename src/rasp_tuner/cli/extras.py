@@ -12,11 +12,10 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> what to install
     "kernel_tuner": "rasp-tuner[kernel-tuner]",
     "uvicorn": "rasp-tuner[serve]",
     "pydantic": "rasp-tuner[serve]",
-    "httptools": "rasp-tuner[serve]",
     "prometheus_client": "rasp-tuner[serve]",
     "sqlalchemy": "rasp-tuner[serve]",
     "openfeature": "rasp-tuner[openfeature]",
-    "httpx": "rasp-tuner[client]",
+    "httptools": "rasp-tuner[client]",
     "psycopg": "rasp-tuner[postgres]",
     "mcp": "rasp-tuner[mcp]",
 }

@@ -3,7 +3,8 @@
 docs/CLIENT.md says what it does when the server is slow, refuses a request, or is down.
 """
 
-from rasp_tuner.client.async_client import AsyncClient, AsyncStudy
+from rasp_tuner.client.async_client import AsyncClient
+from rasp_tuner.client.async_study import AsyncStudy, TellReply
 from rasp_tuner.client.client import Client
 from rasp_tuner.client.errors import (
     AccessDenied,
@@ -15,9 +16,6 @@ from rasp_tuner.client.errors import (
 )
 from rasp_tuner.client.fallback import is_fallback
 from rasp_tuner.client.study import Study
-from rasp_tuner.client.study_calls import TellReply
-
-Told = TellReply  # the former name
 
 __all__ = [
     "AccessDenied",
@@ -30,7 +28,6 @@ __all__ = [
     "ServerUnavailable",
     "Study",
     "TellReply",
-    "Told",
     "UnknownStudy",
     "is_fallback",
 ]

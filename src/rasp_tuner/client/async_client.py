@@ -1,177 +1,39 @@
-"""AsyncClient and AsyncStudy: the calls of Client and Study, to be awaited. What they do is said there."""
+"""AsyncClient: a connection to one server; it creates and opens studies. Its calls are awaited."""
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote, urlencode
 
-from rasp_tuner.client.async_transport import AsyncTransport
-from rasp_tuner.client.client import URL
-from rasp_tuner.client.client_calls import ClientCalls, Metrics, Space
-from rasp_tuner.client.exchange import AskDeadline, key_headers
-from rasp_tuner.client.study import STREAM_TIMEOUT_S
-from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
+from rasp_tuner.base.checks import STUDY_NAME, show, whole
+from rasp_tuner.client.async_study import AsyncStudy
+from rasp_tuner.client.errors import UnknownStudy
+from rasp_tuner.client.exchange import AskDeadline, Exchange, HttpAnswer, Request
+from rasp_tuner.client.outbox import Outbox
+from rasp_tuner.client.wire import context_schema_json, metric_specs_json, params_json, space_json
 from rasp_tuner.contexts.context_encoder import Schema
-from rasp_tuner.gain.versus_default import VersusDefault
-from rasp_tuner.space import Params
-from rasp_tuner.trial import AsyncTrial
-from rasp_tuner.tuner import Context
-from rasp_tuner.types import Budget, Explanation, Margin, Suggestion
-from rasp_tuner.what_if import WhatIf
+from rasp_tuner.space import Knob
+from rasp_tuner.types import Direction, Metric
 
-
-class AsyncStudy:
-    """One study of a server; made by `AsyncClient.create` and `AsyncClient.study`."""
-
-    def __init__(self, calls: StudyCalls, transport: AsyncTransport) -> None:
-        self._calls, self._transport, self._run = calls, transport, transport.run
-
-    def __repr__(self) -> str:
-        return f"<AsyncStudy {self.name!r} at {self._transport.url}>"
-
-    @property
-    def name(self) -> str:
-        return self._calls.name
-
-    @property
-    def asks(self) -> int:
-        return self._calls.share.asks
-
-    @property
-    def fallbacks(self) -> int:
-        return self._calls.share.fallbacks
-
-    async def ask(self, context: Context = None) -> Suggestion:
-        return await self._run(self._calls.ask(context))
-
-    async def ask_ahead(self, context: Context = None) -> None:
-        await self._run(self._calls.ask_ahead(context))
-
-    async def ask_batch(self, contexts: Sequence[Context]) -> list[Suggestion]:
-        return await self._run(self._calls.ask_batch(contexts))
-
-    def trial(self, context: Context = None) -> AsyncTrial:
-        return AsyncTrial(lambda: self.ask(context), self)
-
-    async def should_stop(self, id: str, partial: Mapping[str, float]) -> bool:
-        return await self._run(self._calls.should_stop(id, partial))
-
-    async def tell(
-        self,
-        id: str,
-        metrics: Mapping[str, float],
-        params: Mapping[str, object] | None = None,
-        *,
-        stopped: bool = False,
-        control: Mapping[str, float] | None = None,
-    ) -> TellReply:
-        return await self._run(self._calls.tell(id, metrics, params, stopped, control))
-
-    async def tell_later(
-        self,
-        id: str,
-        metrics: Mapping[str, float],
-        params: Mapping[str, object] | None = None,
-        *,
-        stopped: bool = False,
-        control: Mapping[str, float] | None = None,
-    ) -> TellReply:
-        return await self._run(self._calls.tell_later(id, metrics, params, stopped, control))
-
-    async def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
-        return await self._run(self._calls.tell_failed(id, reason, params))
-
-    async def tell_failed_later(
-        self, id: str, reason: str = "", params: Mapping[str, object] | None = None
-    ) -> TellReply:
-        return await self._run(self._calls.tell_failed_later(id, reason, params))
-
-    async def flush(self, timeout: float = 5.0) -> bool:
-        return await self._run(self._calls.flush(timeout))
-
-    async def tell_batch(
-        self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]
-    ) -> list[TellReply]:
-        return await self._run(self._calls.tell_batch(tells))
-
-    async def observe(
-        self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float], key: str | None = None
-    ) -> Observed:
-        return await self._run(self._calls.observe(context, params, metrics, key))
-
-    async def recommend(self, context: Context = None) -> Params:
-        return await self._run(self._calls.recommend(context))
-
-    async def margins(self, context: Context = None) -> dict[str, Margin]:
-        return await self._run(self._calls.margins(context))
-
-    async def what_if(self, context: Context = None, params: Mapping[str, object] | None = None) -> WhatIf:
-        return await self._run(self._calls.what_if(context, params))
-
-    async def explain(self, id: str) -> Explanation:
-        return await self._run(self._calls.explain(id))
-
-    async def freeze(self, *, default: bool = False) -> None:
-        await self._run(self._calls.set_frozen(True, default))
-
-    async def unfreeze(self) -> None:
-        await self._run(self._calls.set_frozen(False))
-
-    async def waiting(self) -> list[dict[str, Any]]:
-        return await self._run(self._calls.waiting())
-
-    async def approve(self, id: str) -> None:
-        await self._run(self._calls.decide(id, "approve"))
-
-    async def refuse(self, id: str, for_s: float | None = None) -> None:
-        await self._run(self._calls.decide(id, "refuse", for_s))
-
-    async def view(self) -> dict[str, Any]:
-        return await self._run(self._calls.get(""))
-
-    async def budget(self) -> Budget | None:
-        return await self._run(self._calls.budget())
-
-    async def situations(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = (await self._run(self._calls.get("/situations")))["situations"]
-        return found
-
-    async def versus_default(self) -> VersusDefault | None:
-        return await self._run(self._calls.versus_default())
-
-    async def scales(self) -> dict[str, str]:
-        return await self._run(self._calls.scales())
-
-    async def suggestions(self, limit: int = 50) -> list[dict[str, Any]]:
-        return await self._run(self._calls.suggestions(limit))
-
-    async def suggestion(self, id: str) -> dict[str, Any]:
-        return await self._run(self._calls.suggestion(id))
-
-    async def history(self, points: int = 600) -> dict[str, Any]:
-        return await self._run(self._calls.get(f"/history?points={points}"))
-
-    async def live(self) -> AsyncIterator[dict[str, Any]]:
-        async for line in self._transport.lines(f"{self._calls.path}/live", STREAM_TIMEOUT_S):
-            if line.startswith("data:"):
-                yield json.loads(line[5:])
-
-    async def export(self) -> AsyncIterator[str]:
-        check = ExportCheck(self.name)
-        async for line in self._transport.lines(f"{self._calls.path}/export", STREAM_TIMEOUT_S):
-            yield check.add(line)
-        check.end()
-
-    async def delete(self) -> None:
-        await self._run(self._calls.delete())
-
-    async def forget(self, *, timeout: float = 600.0, **which: Any) -> dict[str, Any]:
-        return await self._run(self._calls.forget(timeout, which))
+URL = "http://127.0.0.1:8321"
+Space = Mapping[str, Knob | Mapping[str, Any]]
+Metrics = Mapping[str, Metric | Direction | Mapping[str, Any]]
+MOST_IN_PAGE, MOST_OFFSET = 10_000, 10**9  # studies; the server's own limits
+LEAST_IMPORT_S = 600.0  # the server replays a study before it answers
 
 
 class AsyncClient:
-    """Studies of one server, for one event loop; the end of an `async with` closes it. Arguments as for Client."""
+    """Studies of one server, for one event loop; the end of an `async with` closes it.
+
+    url           where `rasp serve` listens
+    key           an API key, `rasp_...`; not needed on the server's own machine while the server has no keys
+    timeout       seconds a call may take, with all its retries, before it raises ServerUnavailable
+    ask_deadline  seconds after which `ask` and `recommend` answer without the server; "auto": four times as long as the
+                  slowest recent answer took, between 0.1 and `timeout`; None: they wait, and raise
+    queue         how many tells wait in memory for a server that is down; beyond that the oldest are dropped
+    prefetch      after every tell, ask for the next step in the background, in the context of the latest ask
+    """
 
     def __init__(
         self,
@@ -183,12 +45,12 @@ class AsyncClient:
         queue: int = 10_000,
         prefetch: bool = False,
     ) -> None:
-        self._calls = ClientCalls(url, timeout, ask_deadline, queue, prefetch, asyncio.Event)
-        self._transport = AsyncTransport(self._calls.exchange.url, key_headers(key))
-        self._run = self._transport.run
+        self._exchange = Exchange(url, key, timeout, ask_deadline)
+        self._outbox = Outbox(self._exchange, whole("queue", queue, 1, 10_000_000))
+        self._prefetch = prefetch
 
     def __repr__(self) -> str:
-        return f"<AsyncClient of {self.url}>"
+        return f"<{type(self).__name__} of {self.url}>"
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -200,15 +62,17 @@ class AsyncClient:
 
     @property
     def url(self) -> str:
-        return self._transport.url
+        return self._exchange.url
 
     @property
     def queued(self) -> int:
-        return len(self._calls.outbox)
+        """How many tells wait to be sent."""
+        return len(self._outbox)
 
     @property
     def dropped(self) -> int:
-        return self._calls.outbox.dropped
+        """How many queued tells were lost: pushed out of the full queue, or refused by the server."""
+        return self._outbox.dropped
 
     async def create(
         self,
@@ -219,33 +83,81 @@ class AsyncClient:
         default: Mapping[str, object] | None = None,
         **settings: Any,
     ) -> AsyncStudy:
-        return self._study(await self._run(self._calls.create(name, space, metrics, context, default, settings)))
+        """The study of this definition, created if it does not exist; Conflict if the name has another definition.
+
+        Arguments as for `Tuner`; `settings`: constraints, preset, seed, guard, budget, holdout, max_change,
+        switching_cost, screen, max_pending; lease_s, the seconds after which an unanswered ask counts as expired;
+        ttl_s, after which records are erased; and approve_s, for how long a suggestion waits for a person.
+        """
+        definition = {
+            "name": name,
+            "space": space_json(space),
+            "metrics": metric_specs_json(metrics),
+            "context": context_schema_json(context),
+            **settings,
+        }
+        if default is not None:
+            definition["default"] = params_json(default, "default")
+        return (await self.create_from(definition))[0]
 
     async def create_from(self, definition: Mapping[str, Any]) -> tuple[AsyncStudy, bool]:
-        study, new = await self._run(self._calls.create_from(definition))
-        return self._study(study), new
+        """The study of a definition in the JSON of the HTTP API, and whether it is new."""
+        answer = await self._exchange.call(Request("POST", "/v1/studies", definition))
+        return self._study(answer.body), answer.status == 201
 
     async def study(self, name: str, default: Mapping[str, object] | None = None) -> AsyncStudy:
-        return self._study(await self._run(self._calls.study(name, default)))
+        """An existing study; raises UnknownStudy if the server has none of this name.
+
+        With `default` no request is made, so a program can start and run on the default while the server is down. The
+        study must then be created by someone else, or `ask` raises UnknownStudy.
+        """
+        if not isinstance(name, str) or not re.fullmatch(STUDY_NAME, name):
+            raise UnknownStudy(f"no study {show(name)}; names are 1 to 64 of A-Z a-z 0-9 . _ - and start with no dot")
+        if default is not None:
+            return self._study({"name": name, "default": params_json(default, "default")})
+        return self._study((await self._get(f"/v1/studies/{quote(name, safe='')}")).body)
 
     async def studies(self) -> list[dict[str, Any]]:
-        return await self._run(self._calls.studies())
+        """The views of all studies that the key allows."""
+        return list((await self._get("/v1/studies")).body["studies"])
 
     async def studies_page(
         self, limit: int = 50, offset: int = 0, find: str = "", sort: str = "name"
     ) -> dict[str, Any]:
-        return await self._run(self._calls.studies_page(limit, offset, find, sort))
+        """Some of them: `{"studies": views, "total": how many were found, ...}`, as the HTTP API gives it.
+
+        `find` is a part of the name; `sort` is name, recent, alerts, gain or learned.
+        """
+        limit, offset = whole("limit", limit, 1, MOST_IN_PAGE), whole("offset", offset, 0, MOST_OFFSET)
+        query = urlencode({"limit": limit, "offset": offset, "find": find, "sort": sort})
+        return dict((await self._get(f"/v1/studies?{query}")).body)
 
     async def import_study(self, lines: Iterable[str], name: str | None = None) -> AsyncStudy:
-        return self._study(await self._run(self._calls.import_study(lines, name)))
+        """The study of an export, rebuilt on this server under its own name or another."""
+        content = "".join(f"{line.rstrip()}\n" for line in lines).encode()
+        path = "/v1/studies/import" + ("" if name is None else f"?name={quote(name, safe='')}")
+        timeout = max(self._exchange.timeout, LEAST_IMPORT_S)
+        request = Request("POST", path, content=content)
+        return self._study((await self._exchange.call(request, idempotent=False, timeout=timeout)).body)
 
     async def flush(self, timeout: float = 5.0) -> bool:
-        return await self._run(self._calls.outbox.flush(timeout))
+        """Whether all queued tells were sent within so many seconds."""
+        return await self._outbox.flush(timeout)
 
     async def close(self, timeout: float = 1.0) -> None:
+        """Wait so many seconds for queued tells to be sent, then drop them and close all connections."""
         await self.flush(timeout)
-        self._calls.outbox.close()
-        await self._transport.close()
+        await self._exchange.close()
 
-    def _study(self, calls: StudyCalls) -> AsyncStudy:
-        return AsyncStudy(calls, self._transport)
+    def drop_connections(self) -> None:
+        self._exchange.http.close()
+
+    def reset_after_fork(self) -> None:
+        self._exchange.reset_after_fork()
+        self._outbox.reset_after_fork()
+
+    async def _get(self, path: str) -> HttpAnswer:
+        return await self._exchange.call(Request("GET", path))
+
+    def _study(self, view: Mapping[str, Any]) -> AsyncStudy:
+        return AsyncStudy(view["name"], view["default"], self._exchange, self._outbox, self._prefetch)

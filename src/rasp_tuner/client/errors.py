@@ -58,3 +58,7 @@ def exception_for(error: Mapping[str, Any], action: str) -> RaspError:
     if code in EXCEPTION_BY_CODE:
         return EXCEPTION_BY_CODE[code](message)
     return RequestRefused(message or f"the server refused with {code or 'no reason'}", code)
+
+
+def closed_error(url: str) -> RequestRefused:
+    return RequestRefused(f"this client of {url} was closed", "closed")

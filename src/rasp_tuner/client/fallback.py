@@ -1,7 +1,6 @@
 """Answers without the server: remembered recommendations, and the suggestions made from them."""
 
 import logging
-import threading
 import uuid
 from collections import deque
 from dataclasses import dataclass, field
@@ -34,32 +33,29 @@ LEAST_SPREAD = 0.1  # of a context's level: as much may it differ, however equal
 
 
 class RecommendationCache:
-    """The default, and the latest recommendation for each of a bounded number of contexts; thread-safe."""
+    """The default, and the latest recommendation for each of a bounded number of contexts."""
 
     def __init__(self, default: Params) -> None:
         self._default = dict(default)
         self._recommended: list[tuple[Array, Params]] = []  # oldest first
-        self._lock = threading.Lock()
 
     def remember(self, context: Any, params: Params) -> None:
         """Store a recommendation; once full, it replaces the one with the nearest context."""
         where = _position(context)
-        with self._lock:
-            nearest = self._nearest(where)
-            if nearest is not None:
-                same = np.array_equal(self._recommended[nearest][0], where)
-                if same or len(self._recommended) >= MAX_CONTEXTS:
-                    del self._recommended[nearest]
-            self._recommended.append((where, dict(params)))
-            del self._recommended[:-MAX_CONTEXTS]
+        nearest = self._nearest(where)
+        if nearest is not None:
+            same = np.array_equal(self._recommended[nearest][0], where)
+            if same or len(self._recommended) >= MAX_CONTEXTS:
+                del self._recommended[nearest]
+        self._recommended.append((where, dict(params)))
+        del self._recommended[:-MAX_CONTEXTS]
 
     def best(self, context: Any) -> Params:
         """The recommendation for the nearest context, the newest on a tie; the default if none is like this one."""
-        with self._lock:
-            where = _position(context)
-            nearest = self._nearest(where)
-            alike = nearest is not None and self._alike(where, self._recommended[nearest][0])
-            return dict(self._recommended[nearest][1] if alike and nearest is not None else self._default)
+        where = _position(context)
+        nearest = self._nearest(where)
+        alike = nearest is not None and self._alike(where, self._recommended[nearest][0])
+        return dict(self._recommended[nearest][1] if alike and nearest is not None else self._default)
 
     def _alike(self, where: Array, other: Array) -> bool:
         """Whether two contexts are one situation, by the spread of all that are remembered."""
@@ -92,19 +88,17 @@ class FallbackSuggestion:
 
 
 class Fallbacks:
-    """Suggestions made without the server, and their answers; bounded, thread-safe."""
+    """Suggestions made without the server, and their answers; bounded."""
 
     def __init__(self) -> None:
         self._open: dict[str, FallbackSuggestion] = {}
-        self._lock = threading.Lock()
 
     def make(self, context: Any, params: Params) -> str:
         """Store a suggestion; returns the id to tell it with."""
         id = f"{FALLBACK_PREFIX}{uuid.uuid4().hex}"
-        with self._lock:
-            self._open[id] = FallbackSuggestion(context, dict(params))
-            while len(self._open) > MAX_OPEN_FALLBACKS:
-                del self._open[next(iter(self._open))]
+        self._open[id] = FallbackSuggestion(context, dict(params))
+        while len(self._open) > MAX_OPEN_FALLBACKS:
+            del self._open[next(iter(self._open))]
         return id
 
     def tell(
@@ -114,24 +108,23 @@ class Fallbacks:
 
         `params` says what ran; knobs it leaves out ran as suggested.
         """
-        with self._lock:
-            made = self._open.get(id)
-            if made is None:
-                raise UnknownSuggestion(
-                    f"no fallback {id!r} was made by this client, or {MAX_OPEN_FALLBACKS:,} newer ones replaced it"
-                )
-            ran = {**made.params, **(params or {})}
-            same_names("params", ran, made.params)
-            if made.metrics is None and not made.failed:
-                made.metrics, made.failed, made.ran = metrics, metrics is None, ran
-                return made
-            if made.metrics != metrics or made.ran != ran:
-                raise AlreadyAnswered(f"suggestion {id!r} was answered before with other values")
-            return None
+        made = self._open.get(id)
+        if made is None:
+            raise UnknownSuggestion(
+                f"no fallback {id!r} was made by this client, or {MAX_OPEN_FALLBACKS:,} newer ones replaced it"
+            )
+        ran = {**made.params, **(params or {})}
+        same_names("params", ran, made.params)
+        if made.metrics is None and not made.failed:
+            made.metrics, made.failed, made.ran = metrics, metrics is None, ran
+            return made
+        if made.metrics != metrics or made.ran != ran:
+            raise AlreadyAnswered(f"suggestion {id!r} was answered before with other values")
+        return None
 
 
 class FallbackShare:
-    """How many asks were answered without the server: counted, logged, and reported to the server; thread-safe."""
+    """How many asks were answered without the server: counted, logged, and reported to the server."""
 
     def __init__(self, study: str) -> None:
         self._study = study
@@ -139,37 +132,33 @@ class FallbackShare:
         self._reported = (0, 0)  # fallbacks and asks
         self._newest: deque[bool] = deque(maxlen=WINDOW_ASKS)
         self._warned = False
-        self._lock = threading.Lock()
 
     def count(self, fell_back: bool) -> None:
         """Count an ask; warn when many of the newest were answered without the server."""
-        with self._lock:
-            self.asks += 1
-            self.fallbacks += fell_back
-            self._newest.append(fell_back)
-            recent, asks = sum(self._newest), len(self._newest)
-            many = asks >= LEAST_ASKS and recent > WARN_SHARE * asks
-            if many and not self._warned:
-                log.warning(
-                    "study %r: %d of the latest %d asks were answered without the server: little is tuned."
-                    " Is it up, and is ask_deadline long enough?",
-                    self._study,
-                    recent,
-                    asks,
-                )
-            self._warned = many or (self._warned and recent > FINE_SHARE * asks)
+        self.asks += 1
+        self.fallbacks += fell_back
+        self._newest.append(fell_back)
+        recent, asks = sum(self._newest), len(self._newest)
+        many = asks >= LEAST_ASKS and recent > WARN_SHARE * asks
+        if many and not self._warned:
+            log.warning(
+                "study %r: %d of the latest %d asks were answered without the server: little is tuned."
+                " Is it up, and is ask_deadline long enough?",
+                self._study,
+                recent,
+                asks,
+            )
+        self._warned = many or (self._warned and recent > FINE_SHARE * asks)
 
     def take_report(self) -> tuple[int, int]:
         """Fallbacks and asks since the latest report, to send along with a request."""
-        with self._lock:
-            report = self.fallbacks - self._reported[0], self.asks - self._reported[1]
-            self._reported = self.fallbacks, self.asks
+        report = self.fallbacks - self._reported[0], self.asks - self._reported[1]
+        self._reported = self.fallbacks, self.asks
         return report
 
     def report_lost(self, report: tuple[int, int]) -> None:
         """The request failed: the next one says it again."""
-        with self._lock:
-            self._reported = self._reported[0] - report[0], self._reported[1] - report[1]
+        self._reported = self._reported[0] - report[0], self._reported[1] - report[1]
 
 
 def _position(context: Any) -> Array:

@@ -1,13 +1,13 @@
 """Answers that are waited for no longer than the deadline; a late one serves the next ask in the same context."""
 
+import asyncio
 import json
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from rasp_tuner.client.errors import ServerUnavailable
-from rasp_tuner.client.exchange import Attempt, Exchange, HttpAnswer, Request, Start, Steps, Wait
+from rasp_tuner.client.exchange import Exchange, HttpAnswer, Request
 from rasp_tuner.errors import RaspError
 
 DEADLINE_MARGIN_S = 0.007  # kept back from a deadline, to wake up and answer
@@ -16,21 +16,22 @@ MAX_SPARE_AGE_S = 300.0  # an older suggestion knows too little of what was lear
 
 
 class PendingAnswer:
-    """An answer that is on its way, or has come."""
+    """An answer that is on its way, or has come; `failed` is called if there is none."""
 
-    def __init__(self, exchange: Exchange, context: Any, failed: Callable[[], object]) -> None:
+    def __init__(
+        self, exchange: Exchange, request: Request, context: Any, failed: Callable[[], object] = lambda: None
+    ) -> None:
         self._exchange, self._epoch, self._failed = exchange, exchange.epoch, failed
         self.context_key = json.dumps(context, sort_keys=True)
         self._sent_at = time.monotonic()
-        self._done = exchange.signal()
         self._outcome: HttpAnswer | RaspError | None = None
+        self._task = exchange.start(self._fetch(request))
 
-    def fetch(self, request: Request) -> Steps[None]:
-        """Get the answer; runs beside whoever waits for it."""
+    async def _fetch(self, request: Request) -> None:
         server = self._exchange.server
         number = server.record_sent()
         try:
-            self._outcome = yield Attempt(request, server.patience)
+            self._outcome = await self._exchange.attempt(request, server.patience)
             server.record_answer(number)
         except ServerUnavailable as error:
             self._outcome = error
@@ -43,14 +44,11 @@ class PendingAnswer:
             self._outcome = ServerUnavailable(f"no answer: {reason!r}")
             server.record_failure(number, self._outcome)
             raise
-        finally:
-            self._done.set()
 
-    def result(self) -> Steps[Any]:
+    async def result(self) -> Any:
         """The body of the answer, if it is there before the deadline; else ServerUnavailable."""
-        server = self._exchange.server
-        seconds = server.deadline
-        yield Wait(self._done, max(seconds - min(DEADLINE_MARGIN_S, seconds / 5), 0.0))
+        seconds = self._exchange.server.deadline
+        await asyncio.wait({self._task}, timeout=max(seconds - min(DEADLINE_MARGIN_S, seconds / 5), 0.0))
         if self._outcome is None:
             raise ServerUnavailable(f"no answer from {self._exchange.url} within {1e3 * seconds:.3g} ms")
         if isinstance(self._outcome, RaspError):
@@ -67,39 +65,27 @@ class PendingAnswer:
 
 
 class SpareAnswers:
-    """Suggestions that were asked for and are not in use: late ones, and those asked ahead; bounded, thread-safe."""
+    """Suggestions that were asked for and are not in use: late ones, and those asked ahead; bounded."""
 
     def __init__(self) -> None:
         self._spares: list[PendingAnswer] = []
-        self._lock = threading.Lock()
 
     def put(self, answer: PendingAnswer) -> None:
-        with self._lock:
-            self._spares = [spare for spare in (*self._spares, answer) if spare.usable][-MAX_SPARES:]
+        self._spares = [spare for spare in (*self._spares, answer) if spare.usable][-MAX_SPARES:]
 
     def take(self, context: Any) -> PendingAnswer | None:
         """The oldest one for this very context; it is the caller's then."""
-        key = json.dumps(context, sort_keys=True)
-        with self._lock:
-            for i, spare in enumerate(self._spares):
-                if spare.context_key == key and spare.usable:
-                    return self._spares.pop(i)
-        return None
+        found = self._find(context)
+        if found is not None:
+            self._spares.remove(found)
+        return found
 
     def has(self, context: Any) -> bool:
-        key = json.dumps(context, sort_keys=True)
-        with self._lock:
-            return any(spare.context_key == key and spare.usable for spare in self._spares)
+        return self._find(context) is not None
 
     def clear(self) -> None:
-        with self._lock:
-            self._spares = []
+        self._spares = []
 
-
-def send(
-    exchange: Exchange, request: Request, context: Any, failed: Callable[[], object] = lambda: None
-) -> Steps[PendingAnswer]:
-    """A request that is sent beside these steps; `failed` is called if there is no answer to it."""
-    pending = PendingAnswer(exchange, context, failed)
-    yield Start(pending.fetch(request))
-    return pending
+    def _find(self, context: Any) -> PendingAnswer | None:
+        key = json.dumps(context, sort_keys=True)
+        return next((spare for spare in self._spares if spare.context_key == key and spare.usable), None)

@@ -3,7 +3,6 @@
 import itertools
 import logging
 import secrets
-import threading
 import time
 
 from rasp_tuner.client.errors import ServerUnavailable
@@ -14,13 +13,13 @@ FADE = 0.95  # of that time, with every answer
 SILENT_DEADLINES = 4.0  # without any answer, until asks no longer wait
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0  # without requests, after two failures in a row
 
-WAIT_JITTER = secrets.SystemRandom()  # only for waits; safe to share between threads and forks
+WAIT_JITTER = secrets.SystemRandom()  # only for waits; safe to share between forks
 
 log = logging.getLogger("rasp_tuner.client")
 
 
 class ServerState:
-    """Thread-safe. `deadline` is the user's own; None: it is learned from the time that answers take, up to `longest`.
+    """`deadline` is the user's own; None: it is learned from the time that answers take, up to `longest`.
 
     A slow answer makes a learned deadline longer, also one that came too late to be used. Only a server that cannot be
     reached, refuses, or does not answer at all is left alone.
@@ -28,7 +27,6 @@ class ServerState:
 
     def __init__(self, url: str, deadline: float | None, longest: float) -> None:
         self._url, self._learns, self._longest = url, deadline is None, longest
-        self._lock = threading.Lock()
         self._deadline = min(FIRST_DEADLINE_S, longest) if deadline is None else deadline
         self.patience = max(longest, self._deadline)  # seconds, then a late answer is given up
         self._sent: dict[int, float] = {}  # requests without an answer yet -> when they were sent
@@ -54,46 +52,41 @@ class ServerState:
 
     def record_sent(self) -> int:
         """A number for `record_answer` or `record_failure`."""
-        with self._lock:
-            number = next(self._numbers)
-            self._sent[number] = time.monotonic()
-            return number
+        number = next(self._numbers)
+        self._sent[number] = time.monotonic()
+        return number
 
     def record_answer(self, number: int) -> None:
         """An answer came, in time or not."""
-        with self._lock:
-            took = time.monotonic() - self._sent.pop(number)
-            if self._learns:
-                wanted = max(TIMES_SLOWEST * took, FADE * self._deadline)
-                self._deadline = min(max(wanted, LEAST_DEADLINE_S), self._longest)
-            self._heard_at = time.monotonic()
+        took = time.monotonic() - self._sent.pop(number)
+        if self._learns:
+            wanted = max(TIMES_SLOWEST * took, FADE * self._deadline)
+            self._deadline = min(max(wanted, LEAST_DEADLINE_S), self._longest)
+        self._heard_at = time.monotonic()
         self.record_success()
 
     def record_success(self) -> None:
         """The server answers: whatever failed before is over."""
-        with self._lock:
-            if self._failures > 1:
-                log.warning("%s answers again", self._url)
-            self._failures, self._resume_at = 0, 0.0
+        if self._failures > 1:
+            log.warning("%s answers again", self._url)
+        self._failures, self._resume_at = 0, 0.0
 
     def record_failure(self, number: int, error: ServerUnavailable) -> None:
         """Pause requests if this was not the first failure, or if the server asked for a pause."""
-        with self._lock:
-            if self._sent.pop(number) < self._failed_at:
-                return
-            self._failures += 1
-            if self._failures == 2:
-                log.warning("%s: falling back to what is known until it answers again", error)
-            pause = error.retry_after
-            if pause is None:
-                pause = backoff(self._failures - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S) if self._failures > 1 else 0.0
-            self._failed_at = time.monotonic()
-            self._resume_at = self._failed_at + pause
+        if self._sent.pop(number) < self._failed_at:
+            return
+        self._failures += 1
+        if self._failures == 2:
+            log.warning("%s: falling back to what is known until it answers again", error)
+        pause = error.retry_after
+        if pause is None:
+            pause = backoff(self._failures - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S) if self._failures > 1 else 0.0
+        self._failed_at = time.monotonic()
+        self._resume_at = self._failed_at + pause
 
     def _is_silent(self) -> bool:
         """Whether requests are on their way and nothing has come back for much longer than usual."""
-        with self._lock:
-            oldest = next(iter(self._sent.values()), None)
+        oldest = next(iter(self._sent.values()), None)
         most = self._deadline
         if self._learns and self._heard_at:
             most = min(SILENT_DEADLINES * most, self._longest)

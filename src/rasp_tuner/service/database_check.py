@@ -4,12 +4,12 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.health import HealthCheck
 from rasp_tuner.service.storage import migration
 from rasp_tuner.service.storage.event_rows import is_sound
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, snapshots, studies
@@ -23,6 +23,16 @@ ROWS_PER_CHUNK = 2_000
 CHECKSUMS_SINCE, SERVERS_SINCE = 4, 3  # schema versions
 ALIVE = "SELECT url FROM servers WHERE until > clock_timestamp() ORDER BY url"
 RESTORE = "bring back a backup, or export the other studies and delete these"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """The result of one check; `rasp doctor --json` prints the fields."""
+
+    name: str
+    good: bool
+    said: str
+    mend: str = ""
 
 
 def check_database(engine: sa.Engine) -> Iterator[HealthCheck]:

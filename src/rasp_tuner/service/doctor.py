@@ -25,8 +25,7 @@ from rasp_tuner.service.data_folder_lock import (
     open_to_others,
     server_on,
 )
-from rasp_tuner.service.database_check import check_database
-from rasp_tuner.service.health import HealthCheck
+from rasp_tuner.service.database_check import HealthCheck, check_database
 from rasp_tuner.service.storage.store import sqlite_url
 
 MIN_FREE_BYTES = 500_000_000  # below that the disk may be full before anyone notices
@@ -37,7 +36,7 @@ REQUIRED_PACKAGES = {
     "pydantic": "serve",
     "sqlalchemy": "serve",
     "prometheus_client": "serve",
-    "httpx": "client",
+    "httptools": "client",
 }
 
 

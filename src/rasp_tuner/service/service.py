@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service import service_errors
@@ -16,12 +16,11 @@ from rasp_tuner.service.service_errors import Conflict, InvalidRequest, ServiceE
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.erasure import Replay, erasure_query
 from rasp_tuner.service.storage.file_watch import FilesGone
-from rasp_tuner.service.storage.jobs import MORE, WriterJob
 from rasp_tuner.service.storage.lease_keeper import LeaseKeeper, begin
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.storage.writer import Writer
+from rasp_tuner.service.storage.transaction import MORE, UnitOfWork
+from rasp_tuner.service.storage.writer import Writer, WriterJob
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id
@@ -29,6 +28,8 @@ from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import StudySummary
 from rasp_tuner.service.study_list import PAGE_S, ListQuery, PageRead, StudyDirectory
 from rasp_tuner.service.telemetry import NumbersRead, Telemetry
+
+T = TypeVar("T")
 
 CLEAN_FILES_WAIT_S = 30.0  # how long `forget` waits for the files to be clean
 TRUST_WRITE_S = 2.0  # for how long a write that succeeded shows that the next one will
@@ -202,12 +203,13 @@ class Service:
         """The result of `read` on a study; it must change nothing."""
         return self.submit(lambda work: read(work.study(name), work), writes=False, study=name)
 
-    async def delete(self, name: str, caller: Caller) -> None:
-        def run(work: UnitOfWork) -> None:
-            work.delete_study(name)
-            work.audit(caller.name, "study deleted", name)
+    def write(self, name: str, write: Callable[[LiveStudy, UnitOfWork], Any], weight: int = 1) -> Awaitable[Any]:
+        """The result of `write`, which may change a study, once it is on disk; MORE: it is called again."""
 
-        await self.submit(run, writes=True, study=name)
+        def run(work: UnitOfWork) -> Any:
+            return write(work.study(name, writes=True), work)
+
+        return self.submit(run, writes=True, weight=weight, study=name)
 
     async def import_study(self, new: LiveStudy, events: list[Event], caller: Caller) -> dict[str, Any]:
         """Add an imported study with all its events in one commit; returns its view."""
@@ -225,39 +227,6 @@ class Service:
 
         view: dict[str, Any] = await self.submit(run, writes=True, study=new.definition.name)
         return view
-
-    async def audit(self, caller: Caller, action: str, subject: str) -> None:
-        """Add a line to the audit log."""
-        await self.submit(lambda work: work.audit(caller.name, action, subject), writes=True)
-
-    def freeze(self, name: str, frozen: bool, caller: Caller, *, default: bool = False) -> Awaitable[dict[str, Any]]:
-        """Stop or start exploring; `default`: every ask gets the default and not the recommendation."""
-
-        def run(work: UnitOfWork) -> dict[str, Any]:
-            live = work.study(name, writes=True)
-            event = live.freeze(frozen, work.now, default=default, by=caller.name)
-            if event is not None:
-                work.add_event(live, event)
-                work.audit(caller.name, f"study {'frozen' if frozen else 'unfrozen'}{' at default' * default}", name)
-            return {"frozen": frozen, "serves": live.serves, "switched": live.switched}
-
-        return self.submit(run, writes=True, study=name)
-
-    def decide(
-        self, name: str, id: str, caller: Caller, *, refused_s: float | None = None
-    ) -> Awaitable[dict[str, Any]]:
-        """Approve a suggestion that waits; or refuse it for so many seconds."""
-        approved = refused_s is None
-
-        def run(work: UnitOfWork) -> dict[str, Any]:
-            live = work.study(name, writes=True)
-            event = live.decide(id, approved, work.now, refused_s or 0.0, by=caller.name)
-            work.add_event(live, event)
-            said = "approved" if approved else "refused"
-            work.audit(caller.name, f"suggestion {said}", f"{name}: {id}")
-            return {"id": id, "status": said, "until": event.body.get("until")}
-
-        return self.submit(run, writes=True, study=name)
 
     async def forget(self, name: str, wanted: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Erase records: the study is rebuilt as if it never had them, then the files are cleaned."""
@@ -292,20 +261,15 @@ class Service:
 
         made: list[dict[str, Any]] = []
 
-        def run(work: UnitOfWork) -> Any:
-            live = work.study(name, writes=True)
+        def run(live: LiveStudy, work: UnitOfWork) -> Any:
             for i, context in enumerate(contexts if len(contexts) > 1 and not made else []):
                 try:
                     live.tuner.check_context(context)
                 except RaspError as error:
                     raise InvalidRequest(f"contexts[{i}]: {error}", f"contexts[{i}]") from error
-            for context in contexts[len(made) :]:
-                made.append(self.suggest(work, live, context))
-                if work.piece_ends() and len(made) < len(contexts):
-                    return MORE
-            return made
+            return _in_pieces(contexts, made, lambda context: self.suggest(work, live, context), work)
 
-        return self.submit(run, writes=True, weight=len(contexts), study=name)
+        return self.write(name, run, len(contexts))
 
     def suggest(
         self, work: UnitOfWork, live: LiveStudy, context: Any, flag: dict[str, str] | None = None
@@ -322,26 +286,17 @@ class Service:
 
     def tell(self, name: str, answer: Answer) -> Awaitable[dict[str, Any]]:
         """The result of one tell."""
-
-        def run(work: UnitOfWork) -> dict[str, Any]:
-            return self.learn(work, work.study(name, writes=True), answer)
-
-        return self.submit(run, writes=True, study=name)
+        return self.write(name, lambda live, work: self.learn(work, live, answer))
 
     def tell_batch(self, name: str, tells: list[Answer]) -> Awaitable[list[dict[str, Any]]]:
         """One result for each tell; each is accepted or rejected on its own."""
 
         told: list[dict[str, Any]] = []
 
-        def run(work: UnitOfWork) -> Any:
-            live = work.study(name, writes=True)
-            for tell in tells[len(told) :]:
-                told.append(self._tell_in_batch(work, live, tell))
-                if work.piece_ends() and len(told) < len(tells):
-                    return MORE
-            return told
+        def run(live: LiveStudy, work: UnitOfWork) -> Any:
+            return _in_pieces(tells, told, lambda tell: self._tell_in_batch(work, live, tell), work)
 
-        return self.submit(run, writes=True, weight=len(tells), study=name)
+        return self.write(name, run, len(tells))
 
     def _tell_in_batch(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
         try:
@@ -355,42 +310,38 @@ class Service:
         """The result of one tell, within a job."""
         id, started = answer.id, time.perf_counter()
         told = answer.metrics, answer.reason, answer.params, answer.stopped, answer.control
-        outcome = live.tell(id, work.now, work.event_log(live), *told)
+        outcome = live.tell(id, work.now, work.store, *told)
         if not isinstance(outcome, Event):
             return {"id": id, "status": "duplicate", "late": outcome.late}
         self.telemetry.tell(time.perf_counter() - started)
         work.add_event(live, outcome)
         return {"id": id, "status": "learned", "late": live.answer_was_late(outcome)}
 
-    def observe(
-        self,
-        name: str,
-        context: Any,
-        params: dict[str, Any],
-        metrics: dict[str, float],
-        key: str | None,
-        stopped: bool = False,
-    ) -> Awaitable[dict[str, Any]]:
-        def run(work: UnitOfWork) -> dict[str, Any]:
-            live = work.study(name, writes=True)
-            event = live.observe(context, params, metrics, key, work.now, work.event_log(live), stopped)
-            if event is None:
-                return {"status": "duplicate"}
-            work.add_event(live, event)
-            return {"status": "learned"}
-
-        return self.submit(run, writes=True, study=name)
-
     async def metrics(self) -> bytes:
         """The answer to /metrics."""
 
         read, cache = NumbersRead(), self.writer.cache
         await self.submit(read.run, writes=False)
-        self.telemetry.damaged.set(len(cache.damaged))
-        self.telemetry.loading.set(self.writer.not_loaded_yet)
-        self.telemetry.waiting.set(self._waiting[True])
-        self.telemetry.failing.set(self.writer.failing is not None)
-        self.telemetry.streams.set(self.broadcaster.streams)
-        self.telemetry.show_leases(len(cache.rows), self.leases)
-        self.telemetry.show_studies(len(cache.live), cache.loads, read.with_alerts)
-        return await asyncio.to_thread(self.telemetry.text, read.numbers)  # may take long, and others ask meanwhile
+        gauges = {
+            "rasp_waiting": self._waiting[True],
+            "rasp_damaged_studies": len(cache.damaged),
+            "rasp_loading_studies": self.writer.not_loaded_yet,
+            "rasp_storage_failing": self.writer.failing is not None,
+            "rasp_streams": self.broadcaster.streams,
+            "rasp_studies_owned": len(cache.rows),
+            "rasp_lease_held": self.leases is None or self.leases.holds,  # nobody takes studies from one server alone
+            "rasp_leases_lost": 0 if self.leases is None else self.leases.lost_count,
+            "rasp_studies_in_memory": len(cache.live),
+            "rasp_studies_with_alerts": read.with_alerts,
+            "rasp_study_loads": cache.loads,
+        }
+        return await asyncio.to_thread(self.telemetry.text, gauges, read.numbers)  # may take long, others ask meanwhile
+
+
+def _in_pieces(items: Sequence[T], done: list[Any], one: Callable[[T], Any], work: UnitOfWork) -> Any:
+    """What `one` gives for every item, added to `done`; MORE if others should run before the rest."""
+    for item in items[len(done) :]:
+        done.append(one(item))
+        if work.piece_ends() and len(done) < len(items):
+            return MORE
+    return done

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rasp_tuner.service.storage.jobs import MORE
 from rasp_tuner.service.storage.store import StoredStudy
-from rasp_tuner.service.storage.transaction import UnitOfWork
+from rasp_tuner.service.storage.transaction import MORE, UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import UNKNOWN, Sort, StudySummary, places
 

@@ -6,12 +6,25 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from rasp_tuner.service.storage.jobs import MORE
-from rasp_tuner.service.storage.leases import Leases
-from rasp_tuner.service.storage.transaction import UnitOfWork
+from rasp_tuner.service.storage.transaction import MORE, UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
 HISTOGRAM_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
+
+
+GAUGES = {  # of the server itself
+    "rasp_waiting": "Orders that wait for the writer.",
+    "rasp_damaged_studies": "Studies that cannot be loaded.",
+    "rasp_loading_studies": "Studies not loaded since the start.",
+    "rasp_storage_failing": "1 while the database cannot be written.",
+    "rasp_streams": "Pages that watch.",
+    "rasp_studies_owned": "Studies that this server has.",
+    "rasp_lease_held": "1 while no other server may take them.",
+    "rasp_leases_lost": "Studies that another server took, so far.",
+    "rasp_studies_in_memory": "Studies with series of their own.",
+    "rasp_studies_with_alerts": "Studies with something wrong, in memory or not.",
+    "rasp_study_loads": "Studies read from disk since the start.",
+}
 
 
 class Telemetry:
@@ -27,38 +40,17 @@ class Telemetry:
         self.commits = Histogram(
             "rasp_commit_seconds", "Time a commit takes.", buckets=HISTOGRAM_BUCKETS_S, registry=self._registry
         )
-        self.waiting = Gauge("rasp_waiting", "Orders that wait for the writer.", registry=self._registry)
-        self.damaged = Gauge("rasp_damaged_studies", "Studies that cannot be loaded.", registry=self._registry)
-        self.loading = Gauge("rasp_loading_studies", "Studies not loaded since the start.", registry=self._registry)
-        self.failing = Gauge("rasp_storage_failing", "1 while the database cannot be written.", registry=self._registry)
-        self.streams = Gauge("rasp_streams", "Pages that watch.", registry=self._registry)
-        self.owned = Gauge("rasp_studies_owned", "Studies that this server has.", registry=self._registry)
-        self.lease = Gauge("rasp_lease_held", "1 while no other server may take them.", registry=self._registry)
-        self.lost = Gauge("rasp_leases_lost", "Studies that another server took, so far.", registry=self._registry)
-        self.in_memory = Gauge("rasp_studies_in_memory", "Studies with series of their own.", registry=self._registry)
-        self.with_alerts = Gauge(
-            "rasp_studies_with_alerts", "Studies with something wrong, in memory or not.", registry=self._registry
-        )
-        self.loads = Gauge("rasp_study_loads", "Studies read from disk since the start.", registry=self._registry)
+        self._gauges = {name: Gauge(name, text, registry=self._registry) for name, text in GAUGES.items()}
         self.forwarded = Counter("rasp_forwarded", "Requests sent on to another server.", registry=self._registry)
 
     def count_rejected(self, code: str) -> None:
         """Count a refused request."""
         self._rejected.labels(code).inc()
 
-    def show_leases(self, owned: int, leases: Leases | None) -> None:
-        """Of several servers: what this one has. One server alone has no lease, and nobody takes its studies."""
-        self.owned.set(owned)
-        self.lease.set(leases is None or leases.holds)
-        self.lost.set(0 if leases is None else leases.lost_count)
-
-    def show_studies(self, in_memory: int, loads: int, with_alerts: int) -> None:
-        self.in_memory.set(in_memory)
-        self.loads.set(loads)
-        self.with_alerts.set(with_alerts)
-
-    def text(self, studies: Sequence[dict[str, Any]]) -> bytes:
-        """The exposition format; `studies` holds the `study_numbers` of each study."""
+    def text(self, gauges: Mapping[str, float], studies: Sequence[dict[str, Any]]) -> bytes:
+        """The exposition format; `gauges` has a value for each of GAUGES, `studies` the `study_numbers` of each."""
+        for name, gauge in self._gauges.items():
+            gauge.set(gauges[name])
         registry = CollectorRegistry()
         registry.register(_StudyCollector(studies))
         return generate_latest(self._registry) + generate_latest(registry)

@@ -6,18 +6,19 @@ or time than the limits here and in limits.py allow.
 """
 
 import asyncio
+import functools
 import logging
 import urllib.parse
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import httptools
 from uvicorn.server import ServerState
 
-from rasp_tuner.service.http.answers import CONTINUE, LAST_CHUNK, chunk, head
 from rasp_tuner.service.http.gateway import HEADERS_READ, Gateway
 from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.route import Request, Response, Route
@@ -35,6 +36,15 @@ MIN_BODY_BYTES_A_SECOND = 65_536
 WRITE_TIMEOUT_S = 30.0  # for a client that does not read its answer
 IDLE_TIMEOUT_S = 30.0  # between two requests
 LINGER_S, LINGER_BYTES = 2.0, 4_194_304  # that the rest of a refused request may take
+
+SECURITY_HEADERS = (
+    b"content-security-policy: default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none';"
+    b" form-action 'self'\r\nx-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n"
+    b"cache-control: no-store\r\n"
+)
+WITHOUT_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
 
 log = logging.getLogger("rasp_tuner.serve")
 
@@ -317,7 +327,7 @@ class HttpConnection(asyncio.Protocol):
             self._is_endless = response.is_endless
             self._write(response, closes=closes, chunked=exchange.chunks and not is_head)
             if not is_head:
-                await self._stream(part, parts, chunk if exchange.chunks else bytes)
+                await self._stream(part, parts, _chunk if exchange.chunks else bytes)
 
     async def _stream(self, part: bytes, parts: AsyncGenerator[bytes, None], framed: Callable[[bytes], bytes]) -> None:
         self._streaming = asyncio.current_task()
@@ -326,7 +336,7 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.write(framed(part))
                 await self._can_write.wait()
                 part = await anext(parts, b"")
-            if self._transport is not None and framed is chunk:
+            if self._transport is not None and framed is _chunk:
                 self._transport.write(LAST_CHUNK)
         finally:
             self._streaming = None
@@ -338,7 +348,7 @@ class HttpConnection(asyncio.Protocol):
             for header in self._state.default_headers:
                 date += b"%s: %s\r\n" % header
             body = response.body if isinstance(response.body, bytes) and not is_head else b""
-            self._transport.write(head(response, date, chunked=chunked, closes=closes) + body)
+            self._transport.write(_head(response, date, chunked=chunked, closes=closes) + body)
 
     def _read(self, wanted: bool) -> None:
         """Go on reading, or let the client wait."""
@@ -399,6 +409,31 @@ class HttpConnection(asyncio.Protocol):
             self._close()
         if self._write_paused_at is not None and now - self._write_paused_at > WRITE_TIMEOUT_S:
             self._abort()  # close() would wait until all is written
+
+
+def _head(response: Response, date: bytes, *, chunked: bool, closes: bool) -> bytes:
+    """Status line and headers; `date` is a header line."""
+    lines = [_first_lines(response.status, response.content_type), date]
+    if isinstance(response.body, bytes) and response.status not in WITHOUT_BODY:
+        lines.append(b"content-length: %d\r\n" % len(response.body))
+    if chunked:
+        lines.append(b"transfer-encoding: chunked\r\n")
+    if closes:
+        lines.append(b"connection: close\r\n")
+    for name, value in response.headers.items():
+        lines.append(f"{name.lower()}: {value}\r\n".encode())
+    lines.append(b"\r\n")
+    return b"".join(lines)
+
+
+def _chunk(part: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(part), part)
+
+
+@functools.lru_cache(256)
+def _first_lines(status: int, content_type: str | None) -> bytes:
+    typed = b"" if content_type is None else f"content-type: {content_type}\r\n".encode()
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() + typed + SECURITY_HEADERS
 
 
 def _words(status: int, words: str) -> Response:

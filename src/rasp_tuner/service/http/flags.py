@@ -38,8 +38,7 @@ async def evaluate(service: Service, name: str, knob: str | None, target: Target
     If nothing can be written, the suggestion that the target has, else the recommendation.
     """
 
-    def run(work: UnitOfWork) -> dict[str, Any]:
-        live = work.study(name, writes=True)
+    def run(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
         if knob is not None and knob not in live.definition.space:
             raise flag_not_found(f"{name}.{knob}")
         leased = _leased(service, live, target, work.now)
@@ -54,7 +53,7 @@ async def evaluate(service: Service, name: str, knob: str | None, target: Target
         return _leased(service, live, target, work.now) or _recommendation(live, target)
 
     try:
-        evaluation: dict[str, Any] = await service.submit(run, writes=True, study=name)
+        evaluation: dict[str, Any] = await service.write(name, run)
     except Unavailable as error:
         if error.code not in CANNOT_WRITE:
             raise
@@ -76,8 +75,7 @@ async def track(
 ) -> dict[str, Any]:
     """The result of telling what a tracked event says; `metric` is the one in its name, `key` a targeting key."""
 
-    def run(work: UnitOfWork) -> dict[str, Any]:
-        live = work.study(name, writes=True)
+    def run(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
         told = outcome(live.definition.metrics, metric, details)
         id = told.variant or _leased_id(service, live, key, work.now)
         if id == RECOMMENDATION:
@@ -90,7 +88,7 @@ async def track(
                 raise
             raise Conflict(f"{error.message}; evaluate the flag again before its next outcome", error.field) from error
 
-    result: dict[str, Any] = await service.submit(run, writes=True, study=name)
+    result: dict[str, Any] = await service.write(name, run)
     return result
 
 

@@ -16,10 +16,10 @@ from urllib.parse import urlencode
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.feature_flags import readings
+from rasp_tuner.http_client import HttpClient, HttpReply, NotSent
 from rasp_tuner.service import service_errors
 from rasp_tuner.service.http.http_errors import HttpError, owner_away, owner_lost
 from rasp_tuner.service.http.list_response import list_response
-from rasp_tuner.service.http.peer_client import NotSent, PeerAnswer, PeerClient
 from rasp_tuner.service.http.query import MOST_IN_PAGE, list_query
 from rasp_tuner.service.http.route import IMPORT_PATH, OFREP_PATH, Request, Response, Route
 from rasp_tuner.service.service import Service
@@ -38,6 +38,7 @@ KEPT = (b"retry-after", b"allow", b"www-authenticate", b"content-disposition")  
 NOT_OWNER = "not_owner"  # the code of a server that was taken for the owner
 STUDIES_PATH = "/v1/studies"
 MAX_HEADER_BYTES = 1_048_576  # of an import's first line
+CONNECT_S = 2.0  # for a connection to another server
 MAX_TRIES = 4  # to find the owner, while studies change hands
 TRY_AGAIN_S = 0.05
 CHECK_PEER_S = 0.5  # between looks whether a server that does not answer still has its lease
@@ -52,7 +53,7 @@ class Forwarder:
         self._service, self._leases = service, leases
         self._routes: dict[str, Peer] = {}
         self._searches: dict[str, asyncio.Task[Peer | StoredStudy | None]] = {}
-        self._client = PeerClient()
+        self._client = HttpClient(CONNECT_S)
 
     def close(self) -> None:
         self._client.close()
@@ -151,7 +152,7 @@ class Forwarder:
     async def _exchange(self, peer: Peer, request: Request) -> Response | None:
         """The same, while that server lives; if it is a stream, only its head was read."""
         answer = await self._send(peer, request, request.target)
-        status, headers = answer.status, dict(answer.headers)  # they are gone once it is closed
+        status, headers = answer.status, answer.headers
         kind = headers[b"content-type"].decode("latin-1") if b"content-type" in headers else None
         kept = {name.decode(): headers[name].decode("latin-1") for name in KEPT if name in headers}
         if status != 204 and b"content-length" not in headers:
@@ -162,7 +163,7 @@ class Forwarder:
             answer.close()
         return None if status == 421 and NOT_OWNER.encode() in body else Response(body, status, kind, kept)
 
-    async def _parts(self, peer: Peer, answer: PeerAnswer) -> AsyncGenerator[bytes, None]:
+    async def _parts(self, peer: Peer, answer: HttpReply) -> AsyncGenerator[bytes, None]:
         """A stream as it comes; it breaks off if the other server goes away."""
         try:
             parts = answer.parts()
@@ -188,11 +189,12 @@ class Forwarder:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _send(self, peer: Peer, request: Request, target: bytes) -> PeerAnswer:
+    async def _send(self, peer: Peer, request: Request, target: bytes) -> HttpReply:
         headers = [(name, request.headers[name]) for name in PASSED_ON if name in request.headers]
         headers.append((FORWARDED, self._leases.id.encode()))
         method = "GET" if request.method == "HEAD" else request.method
-        return await self._client.send(peer.url, method, target, headers, request.body)
+        connection = await self._client.connect(peer.url)
+        return await self._client.send(connection, method, target, headers, request.body)
 
     async def _list(self, request: Request) -> dict[str, Any]:
         """A page of the studies of all servers; `missing` names those that nobody has shown."""

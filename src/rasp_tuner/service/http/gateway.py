@@ -14,10 +14,10 @@ from rasp_tuner.service import service_errors
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http.fair_pool import FairPool
 from rasp_tuner.service.http.http_errors import HttpError
-from rasp_tuner.service.http.ofrep_errors import ofrep_error
 from rasp_tuner.service.http.origins import NOWHERE, Origins
 from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response
 from rasp_tuner.service.http.routes import match_route
+from rasp_tuner.service.http.routes_ofrep import ofrep_error
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import LARGE_BODY_BYTES, BodyRoom, HeldBody, TokenBuckets
 from rasp_tuner.service.service import Service, caller_name

@@ -120,3 +120,6 @@ class Route:
         text = re.escape(self.path).replace(r"\{name\}", f"(?P<name>{NAME_PATTERN})")
         text = text.replace(r"\{id\}", "(?P<id>[^/]{1,40})").replace(r"\{key\}", "(?P<key>.{1,256})")
         return re.compile(text.replace(r"\{path:path\}", "(?P<path>.+)"), re.DOTALL)
+
+
+get, post = functools.partial(Route, "GET"), functools.partial(Route, "POST")

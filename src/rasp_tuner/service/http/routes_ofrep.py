@@ -12,9 +12,16 @@ from urllib.parse import quote
 
 from rasp_tuner.feature_flags import TARGETING_KEY, readings
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http.flags import TARGETING_KEY_MISSING, Target, evaluate, flag_not_found, one_knob, track
-from rasp_tuner.service.http.http_errors import HttpError
-from rasp_tuner.service.http.ofrep_errors import FLAGS_PATH
+from rasp_tuner.service.http.flags import (
+    FLAG_NOT_FOUND,
+    TARGETING_KEY_MISSING,
+    Target,
+    evaluate,
+    flag_not_found,
+    one_knob,
+    track,
+)
+from rasp_tuner.service.http.http_errors import HttpError, status_of
 from rasp_tuner.service.http.ofrep_schemas import (
     EvaluatedFlag,
     EvaluatedFlags,
@@ -25,13 +32,22 @@ from rasp_tuner.service.http.ofrep_schemas import (
     TrackedResult,
 )
 from rasp_tuner.service.http.origins import PREFLIGHT
-from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route
+from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response, post
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
-from rasp_tuner.service.service_errors import InvalidRequest
+from rasp_tuner.service.service_errors import InvalidRequest, ServiceError
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
+FLAGS_PATH = f"{OFREP_PATH}evaluate/flags/"
+OWN_CODES: Mapping[str, tuple[int, str]] = {  # code -> status and OFREP's code
+    "invalid_json": (400, "PARSE_ERROR"),
+    "unsupported_type": (415, "PARSE_ERROR"),
+    "unknown_study": (404, "FLAG_NOT_FOUND"),
+    "unknown_suggestion": (404, "GENERAL"),
+    FLAG_NOT_FOUND: (404, "FLAG_NOT_FOUND"),
+    TARGETING_KEY_MISSING: (400, "TARGETING_KEY_MISSING"),
+}
 BULK_BODY_BYTES = 65_536  # it is read once for each study
 AT_A_TIME = 64  # parts of one request
 
@@ -87,6 +103,34 @@ async def track_event(service: Service, request: Request, told: TrackedEvent | T
 async def preflight(_: Service, __: Request, ___: None) -> Response:
     """What a browser asks before a page of another site may send anything; the gateway has refused unknown sites."""
     return Response(status=204, content_type=None, headers=PREFLIGHT)
+
+
+def flag_error(error: ServiceError, key: str | None) -> dict[str, Any]:
+    """The body of an error; `code` is ours, and says more."""
+    told = {"errorCode": _status_and_code(error)[1], "errorDetails": error.message, "code": error.code}
+    return told if key is None else {"key": key, **told}
+
+
+def ofrep_error(error: ServiceError, request: Request) -> Response:
+    """The answer to a request that failed or is refused."""
+    plain, key = error_response(error), request.parameters.get("key")
+    if status_of(error) == 421:
+        return plain  # of one server to another, or to somebody who meant another
+    if key is None and request.path.startswith(FLAGS_PATH):  # refused before its route was known
+        key = request.path[len(FLAGS_PATH) :]
+        error = flag_not_found(key) if key and error.code == "not_found" else error
+    return Response(
+        dumps(flag_error(error, key)), _status_and_code(error)[0], headers=plain.headers, closes=plain.closes
+    )
+
+
+def _status_and_code(error: ServiceError) -> tuple[int, str]:
+    if error.code == "invalid_value":
+        field = error.field or ""
+        if field.startswith("context"):
+            return 400, "INVALID_CONTEXT"
+        return 400, "PARSE_ERROR" if not field or field.startswith(("tracking", "events")) else "GENERAL"
+    return OWN_CODES.get(error.code, (status_of(error), "GENERAL"))
 
 
 async def _parts(request: Request, route: Route, parts: Iterable[Request]) -> list[Response]:
@@ -160,8 +204,7 @@ def _parse_events(value: Any, limits: Limits) -> TrackedEvent | TrackedEvents:
     return schemas.parse(TrackedEvent, value)
 
 
-ONE_FLAG = Route(
-    "POST",
+ONE_FLAG = post(
     f"{FLAGS_PATH}{{key}}",
     "write",
     one_flag,
@@ -172,8 +215,7 @@ ONE_FLAG = Route(
     of_any_study=True,
     fails=OfrepError,
 )
-TRACK = Route(
-    "POST",
+TRACK = post(
     f"{OFREP_PATH}track",
     "write",
     track_event,
@@ -186,8 +228,7 @@ TRACK = Route(
     has_parts=True,
 )
 ONE_EVENT = replace(TRACK, parse=None, has_parts=False)  # an event among many
-ALL_FLAGS = Route(
-    "POST",
+ALL_FLAGS = post(
     FLAGS_PATH.rstrip("/"),
     "write",
     all_flags,

@@ -5,7 +5,7 @@ from typing import Any
 
 from rasp_tuner import __version__
 from rasp_tuner.service.http.http_errors import HttpError
-from rasp_tuner.service.http.route import Request, Response, Route, json_response
+from rasp_tuner.service.http.route import Request, Response, get, json_response
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION
 
@@ -54,11 +54,11 @@ def _file(name: str) -> Response:
 
 
 ROUTES = [
-    Route("GET", "/healthz", "nothing", healthz, "The process answers"),
-    Route("GET", "/readyz", "nothing", readyz, "Tells can be taken"),
-    Route("GET", "/version", "nothing", version, "Versions of program and database"),
-    Route("GET", "/metrics", "read", metrics, "For Prometheus", gives="text/plain"),
-    Route("GET", "/", "nothing", page),
-    Route("GET", "/studies/{name}", "nothing", page),
-    Route("GET", "/static/{path:path}", "nothing", static),
+    get("/healthz", "nothing", healthz, "The process answers"),
+    get("/readyz", "nothing", readyz, "Tells can be taken"),
+    get("/version", "nothing", version, "Versions of program and database"),
+    get("/metrics", "read", metrics, "For Prometheus", gives="text/plain"),
+    get("/", "nothing", page),
+    get("/studies/{name}", "nothing", page),
+    get("/static/{path:path}", "nothing", static),
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from rasp_tuner.answer_models import WhatIf
 from rasp_tuner.service.http.query import int_from_query
-from rasp_tuner.service.http.route import EVENT_STREAM, Request, Response, Route
+from rasp_tuner.service.http.route import EVENT_STREAM, Request, Response, get, post
 from rasp_tuner.service.http.route import STUDY_PATH as STUDY
 from rasp_tuner.service.http.schemas import (
     Ask,
@@ -74,8 +74,14 @@ async def partial(service: Service, request: Request, running: Partial) -> Any:
     return await service.read(request.study, lambda live, _: live.partial(running.id, running.metrics))
 
 
-async def observe(service: Service, request: Request, seen: Observe) -> Any:
-    return await service.observe(request.study, seen.context, seen.params, seen.metrics, seen.key, seen.stopped)
+def observe(service: Service, request: Request, seen: Observe) -> Awaitable[Any]:
+    def run(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+        event = live.observe(seen.context, seen.params, seen.metrics, seen.key, work.now, work.store, seen.stopped)
+        if event is not None:
+            work.add_event(live, event)
+        return {"status": "duplicate" if event is None else "learned"}
+
+    return service.write(request.study, run)
 
 
 async def recommend(service: Service, request: Request, asked: Ask) -> Any:
@@ -98,7 +104,7 @@ async def suggestions(service: Service, request: Request, _: None) -> Any:
 
 async def suggestion(service: Service, request: Request, _: None) -> Any:
     def look(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
-        return live.suggestion(request.parameters["id"], work.event_log(live), work.now)
+        return live.suggestion(request.parameters["id"], work.store, work.now)
 
     return await service.read(request.study, look)
 
@@ -138,42 +144,23 @@ _parse_asks = functools.partial(parse_batch, AskBatch, "contexts")
 _parse_tells = functools.partial(parse_batch, TellBatch, "tells")
 
 ROUTES = [
-    Route("POST", f"{STUDY}/ask", "write", ask, "Parameters to run now", Ask, Suggested),
-    Route(
-        "POST", f"{STUDY}/ask/batch", "write", ask_batch, "Many at once", AskBatch, SuggestedBatch, parse=_parse_asks
+    post(f"{STUDY}/ask", "write", ask, "Parameters to run now", Ask, Suggested),
+    post(f"{STUDY}/ask/batch", "write", ask_batch, "Many at once", AskBatch, SuggestedBatch, parse=_parse_asks),
+    post(f"{STUDY}/tell", "write", tell, "What a suggestion led to", Tell, Told),
+    post(f"{STUDY}/tell/batch", "write", tell_batch, "Many at once", TellBatch, ToldBatch, parse=_parse_tells),
+    post(f"{STUDY}/tell_failed", "write", tell_failed, "It crashed or was invalid", TellFailed, Told),
+    post(f"{STUDY}/partial", "read", partial, "Whether a run should be ended", Partial, PartialAnswer),
+    post(f"{STUDY}/observe", "write", observe, "A run nobody asked for", Observe, Observed),
+    post(f"{STUDY}/recommend", "read", recommend, "The best known; changes nothing", Ask, Recommended),
+    post(f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIfRequest, WhatIf),
+    get(STUDY, "read", view, "Definition and counts", gives=StudyView),
+    get(f"{STUDY}/suggestions", "read", suggestions, "The newest suggestions", gives=Suggestions, query={"limit": 50}),
+    get(f"{STUDY}/suggestions/{{id}}", "read", suggestion, "One, and why it was made", gives=ExplainedSuggestion),
+    get(f"{STUDY}/waiting", "read", waiting, "Suggestions that wait for a person", gives=Waiting),
+    get(f"{STUDY}/history", "read", history, "Series for the dashboard", gives=HistoryView, query=HISTORY_QUERY),
+    get(
+        f"{STUDY}/situations", "read", situations, "What is recommended where, and what it gains", gives=SituationGains
     ),
-    Route("POST", f"{STUDY}/tell", "write", tell, "What a suggestion led to", Tell, Told),
-    Route("POST", f"{STUDY}/tell/batch", "write", tell_batch, "Many at once", TellBatch, ToldBatch, parse=_parse_tells),
-    Route("POST", f"{STUDY}/tell_failed", "write", tell_failed, "It crashed or was invalid", TellFailed, Told),
-    Route("POST", f"{STUDY}/partial", "read", partial, "Whether a run should be ended", Partial, PartialAnswer),
-    Route("POST", f"{STUDY}/observe", "write", observe, "A run nobody asked for", Observe, Observed),
-    Route("POST", f"{STUDY}/recommend", "read", recommend, "The best known; changes nothing", Ask, Recommended),
-    Route("POST", f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIfRequest, WhatIf),
-    Route("GET", STUDY, "read", view, "Definition and counts", gives=StudyView),
-    Route(
-        "GET",
-        f"{STUDY}/suggestions",
-        "read",
-        suggestions,
-        "The newest suggestions",
-        gives=Suggestions,
-        query={"limit": 50},
-    ),
-    Route(
-        "GET", f"{STUDY}/suggestions/{{id}}", "read", suggestion, "One, and why it was made", gives=ExplainedSuggestion
-    ),
-    Route("GET", f"{STUDY}/waiting", "read", waiting, "Suggestions that wait for a person", gives=Waiting),
-    Route(
-        "GET", f"{STUDY}/history", "read", history, "Series for the dashboard", gives=HistoryView, query=HISTORY_QUERY
-    ),
-    Route(
-        "GET",
-        f"{STUDY}/situations",
-        "read",
-        situations,
-        "What is recommended where, and what it gains",
-        gives=SituationGains,
-    ),
-    Route("GET", f"{STUDY}/memory", "read", memory, "Situations in memory", gives=MemoryView),
-    Route("GET", f"{STUDY}/live", "read", live, "Server-sent events", gives=EVENT_STREAM),
+    get(f"{STUDY}/memory", "read", memory, "Situations in memory", gives=MemoryView),
+    get(f"{STUDY}/live", "read", live, "Server-sent events", gives=EVENT_STREAM),
 ]

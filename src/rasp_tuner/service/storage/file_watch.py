@@ -23,27 +23,23 @@ class FileWatch:
         # Open as long as the watch: the last connection that closes would remove the log, and that is no loss.
         self._held = sqlite3.connect(database, check_same_thread=False, isolation_level=None)
         self._held.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        self._files = [Path(f"{database}{end}") for end in ("", WAL, SHARED_MEMORY)]
-        self._known = [_identity(file) for file in self._files]
+        found = [file for end in ("", WAL, SHARED_MEMORY) if (file := Path(f"{database}{end}")).exists()]
+        self._known = [(file, (file.stat().st_dev, file.stat().st_ino)) for file in found]  # what tells them apart
 
     def check(self) -> None:
         """Raise FilesGone if a file is gone, or another one has its name."""
-        for file, known in zip(self._files, self._known, strict=True):
-            if known is not None and (found := _identity(file)) != known:
-                what = "was deleted" if found is None else "was replaced by another file"
-                raise FilesGone(
-                    f"{file} {what} under the running server: nothing is recorded any more. Move the same file back, "
-                    "or stop the server, bring back a backup and start it again"
-                )
+        for file, known in self._known:
+            try:
+                found = file.stat()
+                if (found.st_dev, found.st_ino) == known:
+                    continue
+                what = "was replaced by another file"
+            except FileNotFoundError:
+                what = "was deleted"
+            raise FilesGone(
+                f"{file} {what} under the running server: nothing is recorded any more. Move the same file back, "
+                "or stop the server, bring back a backup and start it again"
+            )
 
     def close(self) -> None:
         self._held.close()
-
-
-def _identity(file: Path) -> tuple[int, int] | None:
-    """What tells a file from others of the same name; None if there is none."""
-    try:
-        found = file.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino

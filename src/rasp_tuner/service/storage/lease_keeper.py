@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from rasp_tuner.service.storage.jobs import WriterJob
 from rasp_tuner.service.storage.leases import Leases, Survey
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.storage.writer import Writer
+from rasp_tuner.service.storage.writer import Writer, WriterJob
 
 ROUNDS_PER_LEASE = 3
 RETRY_S = 1.0  # at most, after a renewal that failed

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.data_folder_lock import make_private_file
 from rasp_tuner.service.storage.event_rows import checksum
-from rasp_tuner.service.storage.locks import check_not_served, preparing
+from rasp_tuner.service.storage.postgres import check_not_served, preparing
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION, audit, events, events_key, meta, schema, servers
 
 ROWS_PER_CHUNK = 2_000  # events that get a checksum at a time

@@ -31,16 +31,13 @@ class SnapshotTask:
     def __init__(self, cache: StudyCache, submit: Callable[[StoreSnapshot], None]) -> None:
         self._cache, self._submit = cache, submit
         self._encoder = ThreadPoolExecutor(1, "rasp-snapshots")
-        self._seqs: dict[int, int] = {}  # study -> seq of its latest snapshot, also one being encoded
-        self._replay_cpu_s: dict[int, float] = {}  # study -> CPU seconds that the events since then took
-        self._cost_s: dict[int, float] = {}  # study -> CPU seconds that its latest snapshot took
 
     def count(self, live: LiveStudy, cpu_s: float) -> None:
         """Take note of committed events that took so much CPU time; starts a snapshot if one is due."""
-        spent = self._replay_cpu_s.get(live.id, self._cache.replay_cpu_s(live)) + cpu_s
-        self._replay_cpu_s[live.id] = spent
-        most = max(REPLAY_CPU_S, REPLAY_FACTOR * self._cost_s.get(live.id, 0.0))
-        if self._events_since(live) >= SNAPSHOT_EVERY_EVENTS or spent > most:
+        saved = live.saved
+        saved.replay_cpu_s += cpu_s
+        most = max(REPLAY_CPU_S, REPLAY_FACTOR * saved.cost_cpu_s)
+        if live.seq - saved.seq >= SNAPSHOT_EVERY_EVENTS or saved.replay_cpu_s > most:
             self._start(live)
 
     def put_away_unused(self, now: float) -> None:
@@ -49,28 +46,23 @@ class SnapshotTask:
         Called after a commit. Those that were only read are not saved: a start that reads all of them writes nothing.
         """
         for live in self._cache.spare(now):
-            if self._replay_cpu_s.get(live.id, 0.0) > CHEAP_REPLAY_CPU_S and self._events_since(live):
+            changed = live.seq > max(live.saved.seq, live.saved.loaded_seq)
+            if changed and live.saved.replay_cpu_s > CHEAP_REPLAY_CPU_S:
                 self._start(live)
             if not live.problems:
-                self._put_away(live, now)
-
-    def _put_away(self, live: LiveStudy, now: float) -> None:
-        try:
-            self._cache.put_away(live, now)
-        except Exception as error:
-            log.exception("study %r cannot be put away: it stays in memory", live.definition.name)
-            live.problems[NO_SUMMARY] = f"it cannot be shown ({type(error).__name__})"
-        else:
-            for known in (self._seqs, self._replay_cpu_s, self._cost_s):
-                known.pop(live.id, None)
+                try:
+                    self._cache.put_away(live, now)
+                except Exception as error:
+                    log.exception("study %r cannot be put away: it stays in memory", live.definition.name)
+                    live.problems[NO_SUMMARY] = f"it cannot be shown ({type(error).__name__})"
 
     def unsaved(self) -> list[LiveStudy]:
         """Studies with events since their latest snapshot."""
-        return [live for live in self._cache.live.values() if self._events_since(live)]
+        return [live for live in self._cache.live.values() if live.seq > live.saved.seq]
 
     def final(self, live: LiveStudy) -> StoreSnapshot | None:
         """The step that stores a snapshot of this moment; None if there can be none."""
-        self._seqs[live.id] = live.seq
+        live.saved.seq = live.seq
         try:
             return _store(live, live.seq, study_snapshot.capture(live)())
         except Exception as error:  # noqa: BLE001 - the others go on; it is logged
@@ -80,12 +72,9 @@ class SnapshotTask:
     def stop(self) -> None:
         self._encoder.shutdown()
 
-    def _events_since(self, live: LiveStudy) -> int:
-        return live.seq - self._seqs.setdefault(live.id, self._cache.snapshot_seq(live))
-
     def _start(self, live: LiveStudy) -> None:
         """Copy the study now, encode it in another thread, store it with a later commit."""
-        self._seqs[live.id], self._replay_cpu_s[live.id] = live.seq, 0.0
+        live.saved.seq, live.saved.replay_cpu_s = live.seq, 0.0
         seq, began = live.seq, time.thread_time()
         try:
             encode = study_snapshot.capture(live)
@@ -99,7 +88,7 @@ class SnapshotTask:
             began = time.thread_time()
             try:
                 step = _store(live, seq, encode())
-                self._cost_s[live.id] = copied + time.thread_time() - began
+                live.saved.cost_cpu_s = copied + time.thread_time() - began
             except Exception as error:  # noqa: BLE001 - the others go on; the writer logs it
                 failure = error
                 self._submit(lambda _: _note_failure(live, failure))

@@ -25,8 +25,7 @@ from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
 from rasp_tuner.service.storage.event_rows import DamagedEvent, event_of, event_row
 from rasp_tuner.service.storage.file_watch import FilesGone, FileWatch
-from rasp_tuner.service.storage.locks import DatabaseTaken, share_with_servers
-from rasp_tuner.service.storage.postgres import postgres_engine
+from rasp_tuner.service.storage.postgres import DatabaseTaken, postgres_engine, share_with_servers
 from rasp_tuner.service.storage.tables import audit, events, keys, snapshots, studies
 from rasp_tuner.service.study.events import Event
 
@@ -79,6 +78,7 @@ class Store:
     def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = SERVER_LEASE_S) -> None:
         """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
         self.url = sa.make_url(url)
+        self.is_shared = self.url.get_backend_name() == "postgresql"  # several servers may use it
         self._watch: FileWatch | None = None
         self._file = file = sqlite_file(self.url)
         if file is not None:
@@ -101,11 +101,6 @@ class Store:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several servers may use the database."""
-        return self.url.get_backend_name() == "postgresql"
 
     @classmethod
     def in_folder(cls, folder: Path) -> "Store":

@@ -16,8 +16,8 @@ from rasp_tuner.service import service_errors
 from rasp_tuner.service.service_errors import Moved
 from rasp_tuner.service.storage.event_rows import DamagedEvent
 from rasp_tuner.service.storage.leases import Leases
-from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StoredStudy, is_damage
+from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import SORTS, Sort, StudySummary
 
@@ -41,8 +41,6 @@ class StudyCache:
         self._used: OrderedDict[str, None] = OrderedDict()  # names of the live ones, the longest unused first
         self._awaited: dict[str, float] = {}  # that jobs wait for, until when they keep their place (monotonic)
         self._stale: dict[str, LiveStudy] = {}  # changed by a failed commit; readable while the database is not
-        self._snapshot_seqs: dict[int, int] = {}  # study -> seq of the snapshot it was loaded from
-        self._replay_cpu_s: dict[int, float] = {}  # study -> CPU seconds that replaying took when it was loaded
         self._problems: dict[int, dict[str, str]] = {}  # study -> what is wrong with it, kept when it is loaded again
         self._unreadable: dict[str, float] = {}  # studies the database failed to give, until when none tries again
         self.damaged: dict[str, str] = {}  # studies whose logs cannot be replayed, and why; a restart tries again
@@ -72,12 +70,10 @@ class StudyCache:
             raise service_errors.damaged_study(name)
         if not self._failed_lately(name):
             try:
-                live, snapshot_seq, cpu_s = load_study(self._store, row)
-                self.adopt(row, live, snapshot_seq, cpu_s)
-                return self.study(name, writes)
+                self.adopt(row, load_study(self._store, row))
             except Exception as error:  # noqa: BLE001 - hurts only this study; it is logged
                 self.note_failed_load(name, error)
-                return self.study(name, writes)
+            return self.study(name, writes)
         if writes or name not in self._stale:
             raise service_errors.storage_failed()
         return self._stale[name]
@@ -85,9 +81,9 @@ class StudyCache:
     def _failed_lately(self, name: str) -> bool:
         return time.monotonic() < self._unreadable.get(name, 0.0)
 
-    def adopt(self, row: StoredStudy, live: LiveStudy, snapshot_seq: int, cpu_s: float) -> None:
+    def adopt(self, row: StoredStudy, live: LiveStudy) -> None:
         """Take in a study that was loaded; if nobody waits for it, it is the first to be put away."""
-        self._snapshot_seqs[row.id], self._replay_cpu_s[row.id] = snapshot_seq, cpu_s
+        live.saved.loaded_seq = live.seq
         self._stale.pop(row.name, None)
         self._unreadable.pop(row.name, None)
         summary = self._drop_summary(row.name)
@@ -163,14 +159,6 @@ class StudyCache:
             log.error("study %r cannot be built from its log", name, exc_info=error)
             self.damaged[name] = f"its log cannot be replayed ({type(error).__name__}): the server's log says why"
 
-    def snapshot_seq(self, live: LiveStudy) -> int:
-        """The seq of the snapshot it was loaded from; 0 for none."""
-        return self._snapshot_seqs.get(live.id, 0)
-
-    def replay_cpu_s(self, live: LiveStudy) -> float:
-        """CPU seconds that replaying took when it was loaded; 0 for a new study."""
-        return self._replay_cpu_s.get(live.id, 0.0)
-
     def put(self, row: StoredStudy, live: LiveStudy) -> None:
         live.problems = self._problems.setdefault(row.id, live.problems)
         self.rows[row.name], self.live[row.name] = row, live
@@ -184,8 +172,7 @@ class StudyCache:
         self._unreadable.pop(name, None)
         self.damaged.pop(name, None)
         if row is not None:
-            for known in (self._snapshot_seqs, self._replay_cpu_s, self._problems):
-                known.pop(row.id, None)
+            self._problems.pop(row.id, None)
 
     def discard(self, studies: Iterable[LiveStudy]) -> None:
         """Drop studies whose changes were not committed, and reread the list of names."""

@@ -11,13 +11,43 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rasp_tuner.service.storage.replay import load_study
+from rasp_tuner.errors import RaspError
 from rasp_tuner.service.storage.store import Store, StoredStudy
+from rasp_tuner.service.study import study_snapshot
+from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import LiveStudy
 
 STOP, WANTED, AHEAD = 0, 1, 2  # what comes first
 
 log = logging.getLogger("rasp_tuner.serve")
+
+
+def load_study(store: Store, row: StoredStudy, check: Callable[[], object] = bool) -> LiveStudy:
+    """The study from its newest valid snapshot and the events after it.
+
+    `check` is called before each event, and may raise.
+    """
+    definition = StudyDefinition(**row.definition)
+    live = used = None
+    for _, data in store.snapshots(row.id):
+        try:
+            live, used = study_snapshot.restore(data, row.id, definition, row.created), data
+            break
+        except (ValueError, KeyError, TypeError, RaspError):
+            continue  # damaged, or from another version: use an older snapshot, or the log alone
+    live = live or LiveStudy(row.id, definition, row.created)
+    live.saved.seq, diverged = live.seq, live.counts.diverged
+    started = time.thread_time()
+    for event in store.events_after(row.id, live.seq):
+        check()
+        live.apply(event)
+    if live.seq > live.saved.seq:
+        live.saved.replay_cpu_s = time.thread_time() - started
+    if live.counts.diverged > diverged:
+        before = study_snapshot.maker(used) if used else {}
+        said = "study %r: replayed asks came out otherwise. Its snapshot was made with %s, this server is %s"
+        log.warning(said, row.name, before or "an older version", study_snapshot.made_with())
+    return live
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +56,6 @@ class LoadedStudy:
 
     row: StoredStudy
     live: LiveStudy | None = None
-    snapshot_seq: int = 0
-    cpu_s: float = 0.0  # that replaying the events after the snapshot took
     error: Exception | None = None
 
 
@@ -76,7 +104,7 @@ class StudyLoader(threading.Thread):
             self._ahead.discard(row.id)
             self.current = row.name, time.monotonic()
             try:
-                self._loaded(LoadedStudy(row, *load_study(self._store, row, self._check_going)))
+                self._loaded(LoadedStudy(row, load_study(self._store, row, self._check_going)))
             except LoadCancelled:
                 return
             except Exception as error:  # noqa: BLE001 - the writer decides what it means

@@ -5,6 +5,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -14,23 +15,12 @@ from rasp_tuner.service.service_errors import Moved, unknown_study
 from rasp_tuner.service.storage.store import Store, StoredStudy, is_outage
 from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.events import Event, EventLog
+from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
 
+MORE: Final = object()  # what a job returns to go on in another piece
+
 log = logging.getLogger("rasp_tuner.serve")
-
-
-class StoredEventLog:
-    """The event log of one study in the database."""
-
-    def __init__(self, store: Store, study: int) -> None:
-        self._store, self._study = store, study
-
-    def events_of_ask(self, number: int) -> list[Event]:
-        return self._store.events_of_ask(self._study, number)
-
-    def observation_by_key(self, key: str) -> Event | None:
-        return self._store.observation_by_key(self._study, key)
 
 
 class TransactionLost(Exception):
@@ -99,9 +89,6 @@ class UnitOfWork:
 
     def _touch(self, live: LiveStudy) -> None:
         (self._writable if self._job is None else self._job.studies)[live.definition.name] = live
-
-    def event_log(self, live: LiveStudy) -> EventLog:
-        return StoredEventLog(self.store, live.id)
 
     def add_event(self, live: LiveStudy, event: Event) -> None:
         """Add an event to the commit; `live` has already applied it."""

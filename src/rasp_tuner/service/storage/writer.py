@@ -7,12 +7,14 @@ The queue is fair: studies and callers share the CPU time (fair_queue.py), and l
 not in memory is loaded by another thread; only its own jobs wait for it.
 """
 
+import asyncio
 import contextlib
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -22,16 +24,16 @@ from rasp_tuner.service import service_errors
 from rasp_tuner.service.service_errors import Moved, ServerFailed, Unavailable
 from rasp_tuner.service.storage.fair_queue import FairQueue
 from rasp_tuner.service.storage.file_watch import FilesGone
-from rasp_tuner.service.storage.jobs import MORE, SERVER, WriterJob, answer
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.retention import RetentionTask
 from rasp_tuner.service.storage.snapshot_task import SnapshotTask
 from rasp_tuner.service.storage.store import Store, is_outage, outage_in_words
 from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.storage.study_loader import LoadedStudy, StudyLoader
-from rasp_tuner.service.storage.transaction import JobChanges, UnitOfWork
+from rasp_tuner.service.storage.transaction import MORE, JobChanges, UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
+SERVER = "server"  # the caller of jobs that the server gives itself
 MAX_JOBS_PER_COMMIT = 512
 COMMIT_EVERY_CPU_S = 0.02  # of running jobs, or twice as long as the latest commit took, if that is more
 MAX_COMMIT_EVERY_S = 0.1  # whatever the CPU time
@@ -44,6 +46,17 @@ PRELOAD_S = 1.0  # of loading studies before the server answers
 SNAPSHOTS_PER_COMMIT = 16  # at the end
 
 log = logging.getLogger("rasp_tuner.serve")
+
+
+@dataclass(slots=True)
+class WriterJob:
+    """One request to the writer; `run` returns the answer or MORE, or raises."""
+
+    run: Callable[[UnitOfWork], Any]
+    writes: bool
+    future: "asyncio.Future[Any] | None" = None
+    study: str | None = None  # that it is about
+    caller: str = SERVER  # whose share of the CPU time it takes
 
 
 class Writer(threading.Thread):
@@ -279,7 +292,7 @@ class Writer(threading.Thread):
             if wanted and live is not None:
                 for event in self.store.events_after(row.id, live.seq):  # written since it was read
                     live.apply(event)
-                self.cache.adopt(row, live, loaded.snapshot_seq, loaded.cpu_s)
+                self.cache.adopt(row, live)
         except Exception as late:  # noqa: BLE001 - hurts only this study; it is logged below
             error = late
         if wanted and error is not None:
@@ -375,3 +388,19 @@ class Writer(threading.Thread):
         except SQLAlchemyError as error:
             log.error("what was deleted could not be erased yet: %s", error)
             self._purge_at += RETRY_PURGE_S
+
+
+def answer(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
+    """Send all answers to the event loop in one call."""
+    if outcomes:
+        outcomes[0][0].get_loop().call_soon_threadsafe(_settle, outcomes)
+
+
+def _settle(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
+    for future, outcome in outcomes:
+        if future.done():
+            continue  # the caller has gone; the commit stays
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

@@ -46,7 +46,7 @@ class StudyDefinition:
     def from_wire(cls, data: Mapping[str, Any]) -> "StudyDefinition":
         """The definition that a request describes; an InvalidSpace or InvalidValue names the wrong field."""
         check_name(data["name"])
-        default, knobs = data.get("default"), _without_unset_knobs(data["space"])
+        default, knobs = data.get("default"), {name: _without_unset(one) for name, one in data["space"].items()}
         space = Space.from_json(knobs, data.get("constraints", ()), default)
         metrics = {name: _metric(given) for name, given in data["metrics"].items()}
         preset = data.get("preset", "default")
@@ -114,10 +114,6 @@ def check_name(name: object) -> str:
     return name
 
 
-def _without_unset_knobs(space: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _without_unset(fields) for name, fields in space.items()}
-
-
 def _without_unset(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A knob in JSON without the fields that say nothing."""
     known = {name: value for name, value in fields.items() if value is not None or name in ("choices", "word")}
@@ -125,11 +121,7 @@ def _without_unset(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metric(given: Any) -> Metric:
-    return Metric(**_metric_fields(given))
-
-
-def _metric_fields(given: Any) -> dict[str, Any]:
-    return {"direction": given} if isinstance(given, str) else dict(given)
+    return Metric(**({"direction": given} if isinstance(given, str) else given))
 
 
 def _usual_budget(preset: str) -> float | None:

@@ -37,12 +37,12 @@ class Event:
 
 
 class EventLog(Protocol):
-    """The study's log on disk, for records that are no longer in memory."""
+    """The logs of studies on disk, for records that are no longer in memory."""
 
-    def events_of_ask(self, number: int) -> list[Event]:
+    def events_of_ask(self, study: int, number: int) -> list[Event]:
         """The ask and, if there is one, its answer."""
 
-    def observation_by_key(self, key: str) -> Event | None:
+    def observation_by_key(self, study: int, key: str) -> Event | None:
         """The observation with this key."""
 
 

@@ -16,6 +16,8 @@ from rasp_tuner.base.state_checks import under
 from rasp_tuner.contexts.context_encoder import context_encoder
 from rasp_tuner.contexts.regimes import RegimeTimeline
 from rasp_tuner.gain.versus_default import LATELY_STEPS, StepGain
+from rasp_tuner.history.recovery import FAILED
+from rasp_tuner.history.visits import StepSeen
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.study_visits import StudyVisits
 from rasp_tuner.service.study.trace import LatestSteps, Trace, TraceWindow, bounded
@@ -69,7 +71,8 @@ class StudyHistory:
         error = self._error(metrics, why)
         if regime is not None and why is not None and not self.regimes.stray:
             value = None if self._definition.preset == "paper" else error  # its errors are relative to their time
-            self.visits.add(self.regimes.situations[regime], step, at, value, metrics is None, params)
+            seen = StepSeen(step, at, FAILED if metrics is None else value, dict(params))
+            self.visits.add(self.regimes.situations[regime], seen)
         gain = self._joint(gains)
         novelty = None if why is None or not why.gate else why.novelty
         self._update_counts(metrics, error, why)
@@ -149,7 +152,7 @@ class StudyHistory:
                 {"regime": label, "from": before + start, "to": before + end}
                 for label, start, end in self.regimes.situation_segments()
             ],
-            "situations": self.visits.situations(),
+            "situations": self.visits.situations_met(),
             "events": sorted([*self.marks, *self.visits.events()], key=lambda event: int(event["step"])),
             "calibration": {
                 "expected": list(COVERAGE_LEVELS) if total else [],
@@ -217,7 +220,7 @@ class StudyHistory:
         self.trace.restore(under("trace/", state), series)
         self.latest_steps.restore(under("newest/", state) or {"values": np.zeros((0, 0))}, self.trace.steps)
         self.regimes.restore(data["regimes"], under("regimes/", state))
-        self.visits.restore(data.get("visits"))
+        self.visits.restore(data["visits"])
 
     def _regime(self, context: Any, relevance: Array | None) -> int:
         regime = self.regimes.add(self._encoder.encode(context), relevance)

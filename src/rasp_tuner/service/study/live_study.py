@@ -6,7 +6,7 @@ and changes nothing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rasp_tuner.base.checks import whole
@@ -17,8 +17,6 @@ from rasp_tuner.report.situations import context_words
 from rasp_tuner.service.service_errors import Conflict
 from rasp_tuner.service.study.alerts import alerts, health
 from rasp_tuner.service.study.approvals import Approvals
-from rasp_tuner.service.study.charts import Charts
-from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.event_time import has_expired_records, next_time
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
@@ -34,7 +32,32 @@ from rasp_tuner.types import Explanation, Suggestion, Why
 RECENT_SUGGESTIONS = 200  # that are listed
 SITUATION_CONTEXTS = 60  # different ones that situations with gains are made of
 TEXT_KINDS = ("category", "name")  # of contexts, whose texts a tuner keeps only as hashes
+MAX_STEPS_TO_CHART = 32  # that wait to be added to the history
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
+
+
+@dataclass(slots=True)
+class Counts:
+    """Stored in snapshots by name: do not rename the fields."""
+
+    asks: int = 0
+    tells: int = 0
+    failures: int = 0
+    observations: int = 0
+    late: int = 0
+    dropped: int = 0  # unanswered asks pushed out by newer ones and not answered since
+    diverged: int = 0  # replayed asks with other parameters than in the log, apart from erasures
+    erased: int = 0  # records
+
+
+@dataclass(slots=True)
+class SavedState:
+    """What is known of its latest snapshot, also of one that is being encoded; not stored."""
+
+    seq: int = 0  # of its last event
+    replay_cpu_s: float = 0.0  # CPU seconds that the events since then took
+    cost_cpu_s: float = 0.0  # that making it took
+    loaded_seq: int = 0  # events up to this one were read from disk
 
 
 class LiveStudy:
@@ -43,7 +66,9 @@ class LiveStudy:
     def __init__(self, id: int, definition: StudyDefinition, created: float, tuner: Tuner | None = None) -> None:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
-        self._charts, self._wire = Charts(StudyHistory(definition, self.tuner.experts)), definition.to_wire()
+        self._history = StudyHistory(definition, self.tuner.experts)
+        self._steps_to_chart: list[Step] = []  # one after another they cost twice as much
+        self._wire = definition.to_wire()
         self._space = Space.from_json(definition.space)
         self.seq = 0
         self.last_at: float | None = None
@@ -59,6 +84,7 @@ class LiveStudy:
         self.recent: dict[int, SuggestionRecord] = {}
         self._answers: dict[int, SuggestionRecord] = {}
         self._observed: dict[str, Event] = {}
+        self.saved = SavedState()
         self.problems: dict[str, str] = {}  # what is wrong, in words, by what found it; kept by whoever holds the study
 
     # commands
@@ -126,7 +152,7 @@ class LiveStudy:
         if stopped:
             body["stopped"] = True
         if key is not None:
-            before = self._observed.get(key) or log.observation_by_key(key)
+            before = self._observed.get(key) or log.observation_by_key(self.id, key)
             if before is not None:
                 if before.body != body:
                     raise Conflict(f"the key {key!r} was observed before with other values", "key")
@@ -218,7 +244,7 @@ class LiveStudy:
         answered = replace(record, status="told", metrics=metrics, stopped=stopped, control=control)
         late = self._close_ask(event, answered)
         self.counts.tells += 1
-        self._charts.add(
+        self._chart(
             Step(
                 event.at,
                 record.context,
@@ -237,7 +263,7 @@ class LiveStudy:
         why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
         late = self._close_ask(event, replace(record, status="failed", reason=reason))
         self.counts.failures += 1
-        self._charts.add(
+        self._chart(
             Step(event.at, record.context, record.learned_params, None, why, {}, late, relevance=self.tuner.relevance())
         )
 
@@ -248,7 +274,7 @@ class LiveStudy:
         self.counts.observations += 1
         if event.key is not None:
             put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
-        self._charts.add(Step(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
+        self._chart(Step(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
 
     def _apply_freeze(self, event: Event) -> None:
         serves = event.body.get("at")
@@ -292,7 +318,15 @@ class LiveStudy:
     @property
     def history(self) -> StudyHistory:
         """The data of its charts, up to now."""
-        return self._charts.history
+        steps, self._steps_to_chart = self._steps_to_chart, []
+        for step in steps:
+            self._history.add_step(step)
+        return self._history
+
+    def _chart(self, step: Step) -> None:
+        self._steps_to_chart.append(step)
+        if len(self._steps_to_chart) >= MAX_STEPS_TO_CHART:
+            _ = self.history
 
     def expires_at(self, record: SuggestionRecord) -> float:
         return record.asked_at + self.definition.lease_s
@@ -539,7 +573,7 @@ class LiveStudy:
         return late
 
     def _read_from_log(self, number: int, log: EventLog) -> SuggestionRecord:
-        found = log.events_of_ask(number)
+        found = log.events_of_ask(self.id, number)
         if not found:
             raise unknown_suggestion(ask_id(number), erased=number < self.erased_below)
         asked, *answers = found

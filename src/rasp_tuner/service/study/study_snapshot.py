@@ -16,9 +16,8 @@ from rasp_tuner import __version__
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.files import snapshot
-from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, LiveStudy
+from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, Counts, LiveStudy
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 from rasp_tuner.tuner import Tuner
 

@@ -7,51 +7,36 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.history.recovery import FAILED
 from rasp_tuner.history.revisits import Revisit, steps_saved
-from rasp_tuner.history.visits import Arrival, StepSeen, Visits, return_coming, return_of
+from rasp_tuner.history.visits import Arrival, Visits, return_coming, return_of
 from rasp_tuner.space import Params, Space
 
 
-class StudyVisits:
+class StudyVisits(Visits):
     """For one study; labels are those of its regimes."""
 
     def __init__(self, space: Mapping[str, Any]) -> None:
+        super().__init__(self._distance)
         self._space = Space.from_json(space)
-        self._visits = Visits(self._distance)
-
-    def add(
-        self, regime: int, step: int, at: float, error: float | None, failed: bool, params: Mapping[str, Any]
-    ) -> None:
-        """Add a step that somebody asked for; `error` None: not known."""
-        self._visits.add(regime, StepSeen(step, at, FAILED if failed else error, dict(params)))
-
-    def merge(self, gone: int, kept: int) -> None:
-        self._visits.merge(gone, kept)
 
     def seen(self, regime: int, step: int, asked_at: float, waits: bool) -> Revisit | None:
         """Of a suggestion in this regime: whether the situation had been seen before; `step`: the next one."""
-        visits = self._visits
-        if not waits:
-            arrival = visits.arrival_at(regime, asked_at)
-        elif regime != visits.now:
-            return return_coming(visits, regime, step, asked_at)
-        else:
-            arrival = visits.current()
+        if waits and regime != self.now:
+            return return_coming(self, regime, step, asked_at)
+        arrival = self.current() if waits else self.arrival_at(regime, asked_at)
         return None if arrival is None else return_of(arrival, arrival.started_from)
 
     def events(self) -> list[dict[str, Any]]:
         """The newest returns that are told, oldest first."""
-        return [_event(arrival) for arrival in self._visits.told]
+        return [_event(arrival) for arrival in self.told]
 
     def latest(self) -> dict[str, Any] | None:
         """The newest of them."""
-        told = self._visits.told
-        return _event(told[-1]) if told else None
+        return _event(self.told[-1]) if self.told else None
 
-    def situations(self) -> list[dict[str, Any]]:
+    def situations_met(self) -> list[dict[str, Any]]:
         """What is known of each, by regime."""
-        current = self._visits.current()
+        current = self.current()
         return [
             {
                 "regime": label,
@@ -64,21 +49,13 @@ class StudyVisits:
                 "took_on_return": one.took_on_return,
                 "returns_missed": one.missed,
                 "saved": steps_saved(None if known is None else known.took, one.took_on_return),
-                "current": label == self._visits.now,
+                "current": label == self.now,
                 "words": str(return_of(current, current.started_from))
                 if current is not None and current.situation == label
                 else "",
             }
-            for label, one in sorted(self._visits.situations.items())
+            for label, one in sorted(self.situations.items())
         ]
-
-    def to_json(self) -> dict[str, Any]:
-        return self._visits.to_json()
-
-    def restore(self, data: dict[str, Any] | None) -> None:
-        """Take back what `to_json` gave; None, as in earlier versions: visits are counted from here on."""
-        if data is not None:
-            self._visits.restore(data)
 
     def _distance(self, one: Params, other: Params) -> float:
         return math.sqrt(float(np.mean((self._space.to_unit(one) - self._space.to_unit(other)) ** 2)))
