@@ -11,7 +11,7 @@ from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.model import FREEDOM
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
 from rasp_tuner.engine.gp.search import SOURCES, Draws, best_point, candidates, joined_keys
-from rasp_tuner.engine.gp.value import knowledge_gradient, looks_ahead, weighted_nodes
+from rasp_tuner.engine.gp.value import LOOKS, knowledge_gradient, weighted_nodes
 
 BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
@@ -90,14 +90,14 @@ class GpBelief:
         here, fit, default = self._here, self.fit, self.fit.knobs.default
         found = candidates(here, self._barred, draws)
         mean, covariance = here.joint(found.points)
-        value = knowledge_gradient(fit.knobs, found, mean, covariance, fit.noise, len(fit.alpha), self.horizon)
+        value = knowledge_gradient(fit.knobs, found, mean, covariance, fit.noise, len(fit.alpha))
         if (self._reached < 1.0).any():
             known = {row.tobytes() for row in fit.rows.points}
             had = np.where(found.points != found.points[0], self._reached, 1.0).prod(axis=1)
             value *= [
                 1.0 if point.tobytes() in known else share for point, share in zip(found.points, had, strict=True)
             ]
-        score = mean - value
+        score = mean - self.horizon * value
         if self._barred:
             score[[point.tobytes() in self._barred for point in found.points]] = np.inf
         best = int(score.argmin())
@@ -111,7 +111,7 @@ class GpBelief:
         barred = joined_keys(self._barred, d)
         reached = self._reached if (self._reached < 1.0).any() else None
         nodes = weighted_nodes(len(self.fit.alpha))
-        out = here.choose(*draws, barred, reached, nodes, looks_ahead(self.horizon))
+        out = here.choose(*draws, barred, reached, nodes, LOOKS, self.horizon)
         source, mean, variance, level, level_variance, covariance = out[d:].tolist()
         return out[:d].copy(), int(source), PointAndDefault(mean, variance, level, level_variance, covariance)
 

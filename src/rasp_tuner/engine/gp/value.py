@@ -24,22 +24,18 @@ MOST_SHIFT = 0.25  # of the box that one look may move a continuous optimum by
 NODES = np.array([-4.5, -2.8, -1.8, -1.1, -0.6, -0.2, 0.2, 0.6, 1.1, 1.8, 2.8, 4.5])
 STEPS_BETWEEN = np.gradient(NODES)
 TAIL, TAIL_ROWS = 3.0, 2.0  # degrees of freedom of that number without rows; rows for one more
-# at a point: under noise one look tells little and several may tell much; the best value per look counts. What they
-# tell serves the visits after them: what cannot be told apart in the visits that are left is not looked at
+# at a point: under noise one look tells little and several may tell much; the best value per look counts
 LOOKS = np.array([1.0, 5.0, 25.0])
 
 
 def knowledge_gradient(
-    knobs: Knobs, found: Candidates, mean: Array, covariance: Array, noise: float, rows: int, horizon: float
+    knobs: Knobs, found: Candidates, mean: Array, covariance: Array, noise: float, rows: int
 ) -> Array:
-    """[m] by how much a look at each candidate is expected to lower what the visits to come cost, if there are so many.
-
-    horizon    visits after this one
-    """
+    """[m] how far a look at each candidate is expected to lower the least mean."""
     weights = weighted_nodes(rows)[1]
     variance = np.maximum(covariance.diagonal(), LEAST_VARIANCE)
     value = np.zeros(len(mean))
-    for looks, worth in looks_ahead(horizon).T.tolist():
+    for looks in LOOKS.tolist():
         moved = covariance / np.sqrt(variance + noise / looks)[:, None]
         along = np.zeros(len(mean))
         for j in range(knobs.dim):
@@ -53,7 +49,7 @@ def knowledge_gradient(
                 along += np.minimum(slope**2 / (4.0 * bend), MOST_SHIFT * np.abs(slope))
             else:
                 along += fall(mean[np.append(0, own)], moved[:, np.append(0, own)], weights)
-        value = np.maximum(value, np.maximum(along, fall(mean, moved, weights)) * worth)
+        value = np.maximum(value, np.maximum(along, fall(mean, moved, weights)) / looks)
     return value
 
 
@@ -70,8 +66,3 @@ def weighted_nodes(rows: int) -> Array:
     tail = TAIL + rows / TAIL_ROWS
     weights: Array = (1.0 + NODES**2 / tail) ** (-0.5 * (tail + 1.0)) * STEPS_BETWEEN
     return np.stack([NODES, weights / weights.sum()])
-
-
-def looks_ahead(horizon: float) -> Array:
-    """[2, k] LOOKS, and how many visits after them each look serves: none where there are no more visits than looks."""
-    return np.stack([LOOKS, np.maximum(horizon + 1.0 - LOOKS, 0.0) / LOOKS])

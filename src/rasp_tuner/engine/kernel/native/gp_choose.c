@@ -109,15 +109,15 @@ GP_API int64_t rasp_gp_choose_room(const GpKnobs *k, int64_t n, int64_t most, in
     return gp_table_room(k, n, values) + m * (d + m + 6) + (STARTS + 1) * d + lines + 2 * d + more;
 }
 
-/* The candidate of least mean less its value.
+/* The candidate of least mean less `horizon` times its value.
  * uniform [SEVERAL, 2 d + 1]; normal [SEVERAL + ELSEWHERE, d] where any knob is a scale, else NULL; barred [count, d];
  * reached [d], or NULL where all can be had; nodes and looks as in value.py; `most` moves there can be; `values`: room
  * in the table. out [d + 6]: the point; its place in SOURCES; its mean and variance; those of the default; their
  * covariance. */
 GP_API void rasp_gp_choose(const GpKnobs *k, const GpFit *f, const GpHere *here, const double *uniform,
                            const double *normal, int64_t barred_count, const double *barred, const double *reached,
-                           const double *nodes, int64_t looks, const double *look, int64_t most, int64_t values,
-                           double *out, double *scratch) {
+                           const double *nodes, int64_t looks, const double *look, double horizon, int64_t most,
+                           int64_t values, double *out, double *scratch) {
     const int64_t d = k->d, n = f->n;
     const int64_t m_most = STARTS + BEST_ROWS + 2 + most + SEVERAL + ELSEWHERE;
     const size_t size = sizeof(double) * (size_t)d;
@@ -177,7 +177,7 @@ GP_API void rasp_gp_choose(const GpKnobs *k, const GpFit *f, const GpHere *here,
         if (is_among(d, own, barred_count, barred)) continue;
         if (reached && !is_among(d, own, n, f->points))
             for (int64_t j = 0; j < d; j++) value[i] *= own[j] != x0[j] ? reached[j] : 1.0;
-        const double score = mean[i] - value[i];
+        const double score = mean[i] - horizon * value[i];
         if (best < 0 || score < lowest) lowest = score, best = i;
     }
     best = best < 0 ? 0 : best;

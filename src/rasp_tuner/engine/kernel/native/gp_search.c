@@ -174,7 +174,7 @@ PART_OF_EACH void add_fall(int64_t m, int64_t count, const int64_t *at, const do
 }
 
 /* value [m] of a look at each of m candidates; lines [count] are candidates that differ from the first in line_knob.
- * nodes [2, 12] and looks [2, k] as in value.py. scratch: m (m + 2) + 1. */
+ * nodes [2, 12] and looks [k] as in value.py. scratch: m (m + 2) + 1. */
 WIDER void gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t count, const int64_t *lines,
                     const int64_t *line_knob, const double *mean, const double *covariance, double noise,
                     const double *nodes, int64_t looks, const double *look, double *value, double *scratch) {
@@ -210,7 +210,7 @@ WIDER void gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t c
         for (int64_t s = 0; s < m; s++) at[s] = s;
         add_fall(m, m, at, mean, moved, nodes, nodes + NODES, set);
         for (int64_t r = 0; r < m; r++) {
-            const double worth = (along[r] > set[r] ? along[r] : set[r]) * look[looks + l];
+            const double worth = (along[r] > set[r] ? along[r] : set[r]) / look[l];
             if (worth > value[r]) value[r] = worth;
         }
     }
