@@ -25,8 +25,11 @@ class Run:
     told: Array  # what came, in the same unit
 
 
-def play(domain: ExperimentDomain[Any], seed: int, horizon: int) -> Run:
-    """A run of `horizon` steps; the noise of a step is that of `rasp bench`, whatever the tuner does."""
+def play(domain: ExperimentDomain[Any], seed: int, horizon: int, paired: bool = False) -> Run:
+    """A run of `horizon` steps; the noise of a step is that of `rasp bench`, whatever the tuner does.
+
+    `paired`: the default runs beside every step, with noise of its own, and is told as its control.
+    """
     default = domain.space.from_unit(domain.default)
     still = domain.theta(domain.default)
     tuner = Tuner(domain.space.knobs, domain.metrics, domain.context_dim or None, default, seed=seed)
@@ -34,7 +37,9 @@ def play(domain: ExperimentDomain[Any], seed: int, horizon: int) -> Run:
     for step, omega in enumerate(domain.build_sequence(horizon, seed)):
         suggestion = tuner.ask(domain.context_fn(omega) if domain.context_dim else None)
         theta = domain.theta(domain.space.to_unit(suggestion.params))
-        tuner.tell(suggestion.id, domain.metric_fn(theta, omega, np.random.default_rng([seed, step, 1])))
+        metrics = domain.metric_fn(theta, omega, np.random.default_rng([seed, step, 1]))
+        control = domain.metric_fn(still, omega, np.random.default_rng([seed, step, 2])) if paired else None
+        tuner.tell(suggestion.id, metrics, control=control)
         why = tuner.explain(suggestion.id, visits=False)
         expected = [np.nan if said is None else said for said in (why.predicted, why.deviation, why.error)]
         losses = domain.true_loss(theta, omega), domain.true_loss(still, omega), domain.minimum(omega)

@@ -13,10 +13,12 @@ from rasp_lab.beds.bed import Bed, Measure, Options, Values
 from rasp_lab.beds.costs import System, noisy, number, situations
 from rasp_tuner import Bool, Categorical, Float, Int, Tuner
 from rasp_tuner.space import Params
+from rasp_tuner.types import Explanation
 
 STEPS = 150
 NEAR = 1.1  # times the least cost: found
 MARGIN = 1.02  # times the default's cost: no harm
+KNOWN_VISITS, SURPRISE = 20, 2.0  # a situation is known for long; times the default's cost: no step for curiosity
 GOOD_HERE, BAD_THERE, RUIN = 0.25, 2.0, 10.0  # times the default's cost, of the ruinous world
 
 Rng = np.random.Generator
@@ -126,6 +128,7 @@ WORLDS: dict[str, Callable[[Rng], System]] = {
     "already best": already_best,
 }
 NO_BUDGET = "ruinous choice, no budget"
+NASTY = "steps expected over twice the default, known for long"
 WITH_STOPS = "ruinous choice, with stops"  # a run is ended where its suggestion says so, and costs what it came to then
 
 
@@ -140,7 +143,7 @@ def run(cell: str, seed: int, options: Options) -> Values:
 def play(cell: str, system: System, tuner: Tuner, seed: int) -> Values:
     """What a run adds to the lines of the table; two neighbours of a half start in different situations."""
     order = situations(STEPS, seed // 2 % 2)
-    ran, paid = [], 0.0
+    ran, paid, visits, surprises = [], 0.0, [0, 0], 0
     for step, s in enumerate(order):
         suggestion = tuner.ask({"situation": s})
         ran.append(suggestion.params)
@@ -152,16 +155,23 @@ def play(cell: str, system: System, tuner: Tuner, seed: int) -> Values:
         else:
             tuner.tell(suggestion.id, {"cost": came})
             paid += truth
+        surprises += visits[s] >= KNOWN_VISITS and is_nasty(tuner.explain(suggestion.id, visits=False))
+        visits[s] += 1
     recommended = [tuner.recommend({"situation": s}) for s in (0, 1)]
     cost = paid / sum(system.cost(system.default, s) for s in order)
     found = sum(system.cost(p, s) <= NEAR * system.cost(system.best(s), s) for s, p in enumerate(recommended))
-    got: Values = (
-        {} if cell in (NO_BUDGET, WITH_STOPS) else {"found": found, "cost / default": cost, "over 1.02": cost > MARGIN}
-    )
+    got: Values = {NASTY: surprises}
+    if cell not in (NO_BUDGET, WITH_STOPS):
+        got |= {"found": found, "cost / default": cost, "over 1.02": cost > MARGIN}
     if cell.startswith("ruinous"):
         tried = any(system.cost(p, 0) == GOOD_HERE for p, s in zip(ran, order, strict=True) if s == 0)
         got |= {f"{cell}: cost / default": cost, f"{cell}: good one never tried": not tried}
     return got
+
+
+def is_nasty(why: Explanation) -> bool:
+    """Whether a step was expected to cost over twice as much as the default."""
+    return why.predicted is not None and why.level is not None and why.predicted > SURPRISE * why.level
 
 
 BED = Bed(
@@ -171,6 +181,7 @@ BED = Bed(
         "found": Measure("count", wanted=94 / 96, of=2, more=True),
         "cost / default": Measure(worst="run"),
         "over 1.02": Measure("count", wanted=0.0),
+        NASTY: Measure("count", wanted=0.0, of=STEPS - 2 * KNOWN_VISITS),
         "ruinous choice: cost / default": Measure(wanted=0.72, worst="run"),
         "ruinous choice: good one never tried": Measure("count", wanted=0.0),
         f"{WITH_STOPS}: cost / default": Measure(wanted=0.72, worst="run"),

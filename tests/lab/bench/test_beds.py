@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from rasp_lab.beds import __main__ as command
-from rasp_lab.beds import forest, glitches, runner, small, source, table, tables
+from rasp_lab.beds import forest, glitches, loop, runner, small, source, streams, table, tables
 from rasp_lab.beds.bed import Measure, Options, chosen_seeds
 from rasp_lab.beds.beds import BEDS, load
 from rasp_lab.beds.costs import System
 from rasp_lab.beds.runner import Cell, Results
-from rasp_tuner.types import Suggestion
+from rasp_tuner import Tuner
+from rasp_tuner.types import Explanation, Suggestion
 
 BEST, STILL = "the optimum", "the default"
 
@@ -19,7 +20,8 @@ BEST, STILL = "the optimum", "the default"
 class Knowing:
     """Plays the optimum of the situation, or the default, and learns nothing; a false context changes nothing."""
 
-    def __init__(self, system: System, plays: str) -> None:
+    def __init__(self, system: System, plays: str, expects: float = 1.0) -> None:
+        self._expects = expects  # times the default's cost
         self._params = [system.best(s) if plays == BEST else system.default for s in (0, 1)]
 
     def ask(self, context=None):
@@ -27,6 +29,9 @@ class Knowing:
 
     def tell(self, id, metrics, params=None):
         pass
+
+    def explain(self, *_, **__):
+        return Explanation("it knows", predicted=7.0 * self._expects, deviation=1.0, level=7.0)
 
     def recommend(self, context=None):
         return self._params[int(next(iter((context or {"": 0}).values())) == 1)]
@@ -55,6 +60,29 @@ def test_the_ruinous_world_allows_five_eighths_of_the_default():
     still = small.play("ruinous choice", system, Knowing(system, STILL), 0)
     assert still["ruinous choice: good one never tried"]
     assert small.play(small.NO_BUDGET, system, Knowing(system, STILL), 0).keys().isdisjoint({"found", "over 1.02"})
+
+
+@pytest.mark.parametrize(("expects", "nasty"), [(2.01, small.STEPS - 2 * small.KNOWN_VISITS), (1.99, 0)])
+def test_steps_expected_over_twice_the_default_are_counted_once_a_situation_is_known(expects, nasty):
+    system = small.ruinous_choice(np.random.default_rng(0))
+    assert small.play(small.NO_BUDGET, system, Knowing(system, STILL, expects), 0)[small.NASTY] == nasty
+
+
+def test_a_paired_stream_is_told_the_default_on_the_same_batch(monkeypatch):
+    controls = []
+
+    class Told(Tuner):
+        def tell(self, id, metrics, params=None, **more):
+            controls.append((metrics["val_mse"], more["control"]))
+            super().tell(id, metrics, params, **more)
+
+    monkeypatch.setattr(loop, "Tuner", Told)
+    monkeypatch.setattr(streams, "STEPS", 3)
+    alone, paired = (streams.run(f"S2_Boston_Housing{kind}", 0, Options()) for kind in ("", streams.PAIRED))
+    assert [list(alone), list(paired)] == [["regret / static"], ["regret / static, paired"]]
+    assert [control for _, control in controls[:3]] == [None] * 3
+    own, control = controls[3]  # the first step runs the default itself: the two differ by noise alone
+    assert own != control["val_mse"] == pytest.approx(own, rel=0.3)
 
 
 @pytest.mark.parametrize("cell", [cell for cell in glitches.cells(Options()) if cell.endswith("levels")])
