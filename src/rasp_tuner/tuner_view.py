@@ -11,6 +11,7 @@ import numpy as np
 
 from rasp_tuner import context_report
 from rasp_tuner.base.checks import metric_number, show, whole
+from rasp_tuner.base.common_constants import LIKELY
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread, unguarded
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
@@ -70,7 +71,7 @@ class TunerView:
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
         `among`: of these settings only, and the default. Of a search (goal "find") only these can run: without the
-        default among them it is the best that keeps the limits, or else the likeliest to.
+        default among them it is the best that keeps the limits, or likely does, or else the likeliest to.
         """
         return self._space.from_unit(self._recommended(self._encoded(context), among))
 
@@ -557,14 +558,15 @@ class TunerView:
         return best
 
     def _best_found(self, seen: Array, points: list[Array]) -> Array:
-        """Of some points the best that keeps the limits, or else the likeliest to."""
+        """Of some points the best that surely keeps the limits, or likely; or else the likeliest to."""
         margins, expect = self._optimizer.margins, self._optimizer.model.expect
         kept = [min((one.kept for one in margins(seen, point).values()), default=1.0) for point in points]
-        safe = [point for point, own in zip(points, kept, strict=True) if own >= LIMIT_KEPT]
-        known = [(own.mean, i) for i, point in enumerate(safe) if (own := expect(seen, point)) is not None]
-        if safe:
-            return safe[min(known)[1]] if known else self._default
-        return points[int(np.argmax(kept))]
+        for least in (LIMIT_KEPT, LIKELY, max(kept)):
+            safe = [point for point, own in zip(points, kept, strict=True) if own >= least]
+            known = [(own.mean, i) for i, point in enumerate(safe) if (own := expect(seen, point)) is not None]
+            if known:
+                return safe[min(known)[1]]
+        return self._default
 
     @property
     def searches(self) -> bool:

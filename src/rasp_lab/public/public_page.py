@@ -14,7 +14,8 @@ import numpy as np
 
 from rasp_lab import REPOSITORY
 from rasp_lab.public import protocols
-from rasp_lab.public.protocols import OURS, PROBED, SETS, Cell, Row
+from rasp_lab.public.cells import OURS, PROBED, Cell, Row
+from rasp_lab.public.protocols import SETS
 from rasp_lab.public.runs import engine_digest
 from rasp_lab.public.tables import SYSTEMS, dlisa, poppler, printed, sqlite
 from rasp_tuner import __version__
