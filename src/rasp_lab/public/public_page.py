@@ -3,62 +3,92 @@
 import csv
 import io
 import math
-import subprocess
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from rasp_lab import REPOSITORY
-from rasp_lab.public import protocols
-from rasp_lab.public.cells import OURS, PROBED, Cell, Row
+from rasp_lab.public import kernels, protocols, serving
+from rasp_lab.public.cells import LATER, OURS, PROBED, Cell, Row
 from rasp_lab.public.protocols import SETS
-from rasp_lab.public.runs import engine_digest
 from rasp_lab.public.tables import SYSTEMS, dlisa, poppler, printed, sqlite
-from rasp_tuner import __version__
 from rasp_tuner.files.snapshot import write
 
 ALL = "all"
 AT_THE_END, FROM_SECOND = "best of 80", "best of 20, from the second workload on"
 ONLINE, ONCE = "mean of 80 steps, report half", "every input once"
-HEAD = ("set", "measure", "agent", "cost / optimum", "standard error", "seeds")
+SCORE = "score, 0 is random search"
+KEPT = ", share that keeps the limit"
+HEAD = ("set", "measure", "agent", "value", "standard error", "seeds")
+WANTED_LOOKS, WANTED_RATIO = 3, 1.15  # looks, after which the ratio should be at most this
 WITHIN = 0.02  # over the best fixed setting: what is wanted where inputs are met once
+PACKAGES = ("optuna", "cmaes", "kernel_tuner")
+SHOWN_STRATEGIES = (
+    OURS, LATER, kernels.TUNED, "genetic algorithm", "particle swarm", "differential evolution", "simulated annealing",
+    "random sample",
+)  # fmt: skip
+PRINTED_SCORES = {  # over several kernels, with the best of all hyperparameters
+    "genetic algorithm": 0.517, "simulated annealing": 0.061, "dual annealing": -0.234, "firefly": -0.271,
+    "particle swarm": -0.327, "differential evolution": -0.419,
+}  # fmt: skip
 Found = Mapping[Cell, Sequence[Row]]
 
 
 class Line(NamedTuple):
-    """The cost over the optimum, by the mean of logarithms over workloads, then over seeds."""
+    """One number: mostly a cost over the optimum, by the mean of logarithms over workloads and seeds."""
 
     set: str
     measure: str
     agent: str
     value: float
-    error: float | None  # standard error over seeds; None of one seed, and of what has none
+    error: float | None  # standard error over seeds, or over models that were held out; None of one, and of none
     seeds: int
+
+
+Lines = Mapping[tuple[str, str, str], Line]  # by set, measure and agent
 
 
 def summary(found: Found, folder: Path) -> list[Line]:
     """All lines: ours, peers, and what others printed."""
-    logs: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+    values: dict[tuple[str, str, str], dict[int | str, list[float]]] = {}
+    seeds: dict[tuple[str, str, str], set[int]] = {}
     for cell, rows in found.items():
-        whole = all(cell._replace(set=name) in found for name in SETS[cell.protocol])
-        for row in rows:
-            for measure, value in _measures(cell, row):
-                for name in (cell.set, *([ALL] if whole and cell.protocol != "once" else [])):
-                    own = logs.setdefault((name, measure, cell.agent), {})
-                    own.setdefault(cell.seed, []).append(math.log(value))
+        whole = cell.protocol != "once" and all(cell._replace(set=name) in found for name in SETS[cell.protocol])
+        for measure, value in [one for row in rows for one in _measures(cell, row)]:
+            for name in (cell.set, *([ALL] if whole else [])):
+                key, by_model = (name, measure, cell.agent), cell.protocol == "serving" and name == ALL
+                own = values.setdefault(key, {}).setdefault(cell.set if by_model else cell.seed, [])
+                own.append(value if is_plain(measure) else math.log(value))
+                seeds.setdefault(key, set()).add(cell.seed)
     lines = []
-    for (name, measure, agent), seeds in logs.items():
-        means = [float(np.mean(own)) for own in seeds.values()]
-        error = float(np.std(means, ddof=1) / math.sqrt(len(means))) if len(means) > 1 else None
-        value = math.exp(float(np.mean(means)))
-        lines.append(Line(name, measure, agent, value, None if error is None else value * error, len(means)))
-    order = {name: i for i, name in enumerate((*SYSTEMS, ALL))}
+    for key, groups in values.items():
+        own_value, own_error = _mean_and_error(list(groups.values()))
+        if not is_plain(key[1]):
+            own_value = math.exp(own_value)
+            own_error = None if own_error is None else own_value * own_error
+        lines.append(Line(*key, own_value, own_error, len(seeds[key])))
+    order = {name: i for i, name in enumerate((*SYSTEMS, *serving.MODELS, *kernels.GPUS, ALL))}
     lines += _printed(folder) + _fixed(folder)
     return sorted(lines, key=lambda line: (line.measure, order.get(line.set, 99), line.set))
+
+
+def _mean_and_error(groups: Sequence[Sequence[float]]) -> tuple[float, float | None]:
+    """The mean of all values, and the standard error of the means of groups: seeds, or models that were held out."""
+    means = [float(np.mean(own)) for own in groups]
+    error = float(np.std(means, ddof=1) / math.sqrt(len(means))) if len(means) > 1 else None
+    return float(np.mean(np.concatenate(groups))), error
+
+
+def looks_of(objective: str, looks: int) -> str:
+    return f"{objective}, {looks} looks"
+
+
+def is_plain(measure: str) -> bool:
+    """Whether values of a measure are added up as they are; else it is a ratio, and its logarithms are."""
+    return measure == SCORE or measure.endswith(KEPT)
 
 
 def _measures(cell: Cell, row: Row) -> list[tuple[str, float]]:
@@ -67,6 +97,12 @@ def _measures(cell: Cell, row: Row) -> list[tuple[str, float]]:
         return [(AT_THE_END, end), *([] if row["place"] == 0 else [(FROM_SECOND, early)])]
     if cell.protocol == "online":
         return [(ONLINE, float(row["ratio"]))] if row["half"] == "report" else []
+    if cell.protocol == "kernels":
+        return [(SCORE, float(row["score"]))]
+    if cell.protocol == "serving":
+        named = [(looks_of(str(row["objective"]), n), n) for n in serving.LOOKS]
+        ratios = [(name, float(row[f"ratio {n}"])) for name, n in named]
+        return ratios + [(name + KEPT, float(row[f"kept {n}"])) for name, n in named]
     return [(ONCE, float(row["ratio"]))]
 
 
@@ -101,6 +137,9 @@ def _fixed(folder: Path) -> list[Line]:
         everywhere = ~np.isnan(table.cost).any(axis=0)
         least = float(np.where(everywhere, means, np.inf).min())
         lines.append(Line(table.name, ONCE, "best fixed", math.exp(least), None, 0))
+    for objective in serving.OBJECTIVES:
+        typical = math.exp(float(np.log(serving.without_limit(folder, objective)).mean()))
+        lines.append(Line(ALL, f"{objective}, no limit", "median configuration", typical, None, 0))
     return lines
 
 
@@ -136,10 +175,8 @@ def text_of(lines: Sequence[Line], csv_name: str) -> str:
         return "\n".join(rows)
 
     systems = (*SYSTEMS, ALL)
-    seeds = sorted({(x.agent, x.measure, x.seeds) for x in lines if x.seeds and x.set in (ALL, "poppler")})
     return TEXT.format(
-        head=f"Version {__version__}, commit {_commit()}, engine {engine_digest()}, {datetime.now(UTC):%Y-%m-%d};"
-        f" beside optuna {version('optuna')} and cmaes {version('cmaes')}",
+        packages=", ".join(f"{name} {version(name)}" for name in PACKAGES if find_spec(name) is not None),
         csv=csv_name,
         losses="\n".join(_losses(value)) or "Nowhere on this page.",
         find=table(AT_THE_END, (OURS, "random", "TPE", "DLiSA (printed)", "best fixed"), systems, "system"),
@@ -151,19 +188,57 @@ def text_of(lines: Sequence[Line], csv_name: str) -> str:
             ("SQLite queries", "poppler"),
             "set",
         ),
-        counts="; ".join(f"{agent}, {measure}: {n}" for agent, measure, n in seeds),
+        serving=_serving_table(value),
+        kernels=table(SCORE, SHOWN_STRATEGIES, (*kernels.GPUS, ALL), "GPU"),
+        printed_scores=", ".join(f"{name} {own:.3f}" for name, own in PRINTED_SCORES.items()),
+        counts=_counts(lines),
         probed=PROBED,
+        later=LATER,
+        before=kernels.BEFORE,
     )
+
+
+def _serving_table(value: Lines) -> str:
+    shown = [agent for agent in serving.AGENTS if (ALL, looks_of(serving.TPOT, WANTED_LOOKS), agent) in value]
+    rows = [
+        "| objective, looks | " + " | ".join(shown) + " | RASP keeps the limit |",
+        "|---|" + "---:|" * (len(shown) + 1),
+    ]
+    for objective in serving.OBJECTIVES:
+        for n in serving.LOOKS:
+            cells = [_shown(value.get((ALL, looks_of(objective, n), agent))) for agent in shown]
+            kept = value.get((ALL, looks_of(objective, n) + KEPT, OURS))
+            cells.append("" if kept is None else f"{kept.value:.0%}")
+            rows.append(f"| {objective}, {n} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _counts(lines: Sequence[Line]) -> str:
+    """How many seeds each protocol has so far, by agent; agents with the same number together."""
+    found = []
+    for words, measure in (
+        ("search", AT_THE_END), ("online", ONLINE), ("inputs once", ONCE),
+        ("LLM serving", looks_of(serving.TPOT, WANTED_LOOKS)), ("GPU kernel", SCORE),
+    ):  # fmt: skip
+        by_count: dict[int, list[str]] = {}
+        for line in lines:
+            if line.measure == measure and line.seeds and line.set in (ALL, "poppler"):
+                by_count.setdefault(line.seeds, []).append(line.agent)
+        parts = [f"{n} ({', '.join(agents)})" for n, agents in sorted(by_count.items(), reverse=True)]
+        if parts:
+            found.append(f"{words} {'; '.join(parts)}")
+    return ". ".join(f"{one[0].upper()}{one[1:]}" for one in found)
 
 
 TEXT = """\
 # Public tables
 
-*Results; for people who want to see them repeated. {head}. Written by
+*Results; for people who want to see them repeated. Beside {packages}. Written by
 `rasp bench public --data DIR --seeds 20 --page docs/PUBLIC.md`; [{csv}]({csv}) has all numbers with standard errors.*
 
-Others measured these tables and published them. Every number is a cost over the least cost of its workload, by the
-geometric mean: 1 is perfect, less is better.
+Others measured these tables and published them. But for the GPU kernel every number is a cost over the least cost of
+its workload, by the geometric mean: 1 is perfect, less is better. "±" is a standard error, over orders of workloads
+where nothing else is said.
 
 ## Where it loses
 
@@ -171,11 +246,10 @@ geometric mean: 1 is perfect, less is better.
 
 ## DLiSA: search, 80 measurements on each workload
 
-Nine systems and 93 workloads (ICSE 2023), and the protocol of DLiSA (ICSE 2025): the workloads of a system come in
-random order, each may be measured 80 times, and the best measurement counts. RASP is `Tuner(goal="find")`, one for all
-workloads of a system; its context is the workload's name, and it is told which settings were measured
-(`ask(among=...)`). Random search draws measured settings. TPE starts anew in every workload and gets the nearest row
-that it has not had.
+Nine systems and 93 workloads (ICSE 2023), and the protocol of DLiSA (ICSE 2025): workloads come in random order, each
+may be measured 80 times, and the best measurement counts. RASP is `Tuner(goal="find")`, one for all workloads of a
+system; its context is the workload's name, and it is told which settings were measured (`ask(among=...)`). Random
+search draws measured settings. TPE starts anew in every workload and gets the nearest row that it has not had.
 
 {find}
 
@@ -185,9 +259,9 @@ After 20 measurements, from the second workload on: does it learn from workload 
 
 ## DLiSA: online, every step counts
 
-The same workloads, 80 steps on each, and each step is paid: the mean cost of all steps over the optimum. RASP is
-`Tuner(...)` as it comes. The second half of the workloads is shown; the first was to develop on. What cannot run, runs
-as the nearest row. "Best fixed" is known only afterwards.
+The same workloads, and each of 80 steps is paid: the mean cost of all steps over the optimum. RASP is `Tuner(...)` as
+it comes. The second half of the workloads is shown; the first was to develop on. What cannot run, runs as the nearest
+row. "Best fixed" is known only afterwards.
 
 {online}
 
@@ -197,6 +271,27 @@ SQLite: 2,250 pairs of a size and a query, which are the context. poppler: 1,480
 time and size of the default's run on each file, which is not counted.
 
 {once}
+
+## LLM serving: a model that nobody has measured
+
+1,769 runs in 185 contexts: seven models, five GPUs, lengths and load. One model is held out; the runs of the others are
+known (`Tuner.from_log`, `goal="find"`). Of the configurations that were measured in a context, n are looked at. Then
+the best look that kept the limit runs; if none did, what the agent holds to be best. The limit on the time to first
+token (TTFT) is the median of the context, so half of the configurations break it. What breaks it counts as the worst
+configuration. "Best elsewhere" goes by the order on the other models; TPE has their runs as trials. "±" is over the
+seven models.
+
+{serving}
+
+## A GPU kernel on six GPUs
+
+Dedispersion, 11,130 configurations, in Kernel Tuner's simulation. The score is that of autotuning_methodology: 0 is
+random search, 1 the optimum at once. RASP is `RaspStrategy`; "{later}" has made {before} evaluations on each of the
+other five before.
+
+{kernels}
+
+Printed by the hub's authors, over several kernels and with tuned hyperparameters: {printed_scores}.
 
 ## What is wrong with the published numbers
 
@@ -211,23 +306,29 @@ time and size of the default's run on each file, which is not counted.
 - SQLite: 50 rows are eight settings with repeats. Cells in which nothing ran (492) look 10 times faster; here they are
   failures.
 - poppler: one run of each; one setting always ran first and carries a cold start; files without images are noise.
+- LLM serving is a sample of convenience: a context has 6 to 20 of 112 configurations, so no fixed one is best. Repeats
+  (other versions and days) differ by 10%, and are averaged. TPOT alone rewards more GPUs. Precision changes answers,
+  too. Some rows hold products of splits instead of splits.
+- The kernel's printed scores are of several kernels that the file does not name: no bar for this one alone. GPUs have
+  no features. One setting's runs spread by 0.1 to 4%.
 
 ## The files
 
 `dlisa/` is from AI-4-SE/workload_coverage_companion, commit 78d3b695 (CC BY-SA 4.0), and ideas-labo/dlisa, commit
-5455851e; `sqlite_queries/` and `poppler/` are from llesoil/input_sensitivity, commit aec6b95b (MIT). They were turned
-into arrays; `src/rasp_lab/public/files.py` has their checksums. Nothing of them is part of this repository, and no
-command gets them yet.
+5455851e; `sqlite_queries/` and `poppler/` from llesoil/input_sensitivity, commit aec6b95b (MIT); `llm_serving/` from
+ai-dynamo/aiconfigurator, commit 095f58a5 (Apache-2.0); `kernel_hub/` from AutoTuningAssociation/benchmark_hub, commit
+8eeb99e7 (MIT). They were turned into arrays and tables, which those repositories do not hold. Who has them serves them
+to others: `rasp bench public --data DIR --download URL` gets each file from below the address and checks its checksum
+(`src/rasp_lab/public/files.py`). Nothing of them is part of this repository.
 
 ## Again
 
-Seeds (orders of workloads) so far: {counts}. Finished runs are kept under `--out`, and the same command goes on. A seed
-of all agents takes about four minutes of CPU time. What peers gave is kept; ours runs again when the engine changes.
-LLM serving and GPU kernels are not part of this page yet.
+Seeds so far: {counts}. Finished runs are kept under `--out`, and the same command goes on. What peers gave is kept;
+ours runs again when the engine changes.
 """
 
 
-def _losses(value: Mapping[tuple[str, str, str], Line]) -> list[str]:
+def _losses(value: Lines) -> list[str]:
     found = []
     for measure, words in ((AT_THE_END, "after 80 measurements"), (FROM_SECOND, "after 20")):
         worse = [
@@ -256,6 +357,40 @@ def _losses(value: Mapping[tuple[str, str, str], Line]) -> list[str]:
                 found.append(
                     f"- {name}: {agent} {line.value:.3f}, best fixed {fixed.value:.3f}; wanted within {WITHIN}."
                 )
+    return found + _serving_losses(value) + _kernel_losses(value)
+
+
+def _serving_losses(value: Lines) -> list[str]:
+    found = []
+    for objective in serving.OBJECTIVES:
+        for n in serving.LOOKS:
+            ours = value.get((ALL, looks_of(objective, n), OURS))
+            others = {
+                agent: value.get((ALL, looks_of(objective, n), agent)) for agent in serving.AGENTS if agent != OURS
+            }
+            known = {agent: line.value for agent, line in others.items() if line is not None}
+            if ours is None:
+                continue
+            if n == WANTED_LOOKS and ours.value > WANTED_RATIO:
+                found.append(f"- LLM serving, {looks_of(objective, n)}: {ours.value:.2f}; wanted {WANTED_RATIO}.")
+            if known and ours.value >= min(known.values()):
+                best = min(known, key=known.__getitem__)
+                words = f"{ours.value:.2f} against {known[best]:.2f} ({best})"
+                found.append(f"- LLM serving, {looks_of(objective, n)}: {words}.")
+    return found
+
+
+def _kernel_losses(value: Lines) -> list[str]:
+    found = []
+    for name in (*kernels.GPUS, ALL):
+        ours, later = value.get((name, SCORE, OURS)), value.get((name, SCORE, LATER))
+        others = {agent: value.get((name, SCORE, agent)) for agent in kernels.STRATEGIES}
+        known = {agent: line.value for agent, line in others.items() if line is not None}
+        if ours and known and ours.value <= max(known.values()):
+            best = max(known, key=known.__getitem__)
+            found.append(f"- GPU kernel, {name}: {ours.value:.2f} against {known[best]:.2f} ({best}).")
+        if ours and later and later.value <= ours.value:
+            found.append(f"- GPU kernel, {name}: {later.value:.2f} as the sixth GPU, {ours.value:.2f} as the first.")
     return found
 
 
@@ -263,11 +398,3 @@ def _shown(line: Line | None) -> str:
     if line is None:
         return ""
     return f"{line.value:.3f}" + (f" ± {line.error:.3f}" if line.error is not None and line.set == ALL else "")
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(REPOSITORY), "rev-parse", "--short=10", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
