@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from rasp_tuner.base.checks import show
@@ -61,6 +62,8 @@ def download(address: str, folder: Path, got: Callable[[str], None]) -> int:
             with urlopen(url, timeout=PATIENCE_S) as answer:  # noqa: S310  # http or https, as checked
                 content = answer.read(MOST_BYTES + 1)
         except (OSError, HTTPException) as reason:
+            if isinstance(reason, HTTPError):
+                reason.close()  # it is an open answer, too
             raise InvalidValue(f"{url} cannot be read: {reason}. Files that came before it are kept") from reason
         if not _is(content, digest):
             raise InvalidValue(f"{url} is not the file that this suite is about: its checksum differs; not written")
