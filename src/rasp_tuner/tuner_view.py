@@ -11,6 +11,7 @@ import numpy as np
 
 from rasp_tuner import context_report
 from rasp_tuner.base.checks import number, show, whole
+from rasp_tuner.base.common_constants import LIKELY
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread, unguarded
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
@@ -69,7 +70,8 @@ class TunerView:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
-        `among`: of these settings only, and the default.
+        `among`: of these settings only, and the default. Of a search (goal "find") only these can run: without the
+        default among them it is the best that keeps the limits, or likely does, or else the likeliest to.
         """
         return self._space.from_unit(self._recommended(self._encoded(context), among))
 
@@ -547,6 +549,8 @@ class TunerView:
         """The best of some points that is known to beat the default here, and to keep the limits; else the default."""
         if self._preset.name == "paper":
             raise InvalidValue('preset "paper" forecasts no settings of others: among=[...] is of preset "default"')
+        if self.searches and points and not any(np.array_equal(point, self._default) for point in points):
+            return self._best_found(seen, points)
         best, least = self._default, math.inf
         for point in points if self._lineage.total else ():
             expected = self._optimizer.model.expect(seen, point)
@@ -556,6 +560,17 @@ class TunerView:
             if better is not None and better >= PROVEN and all(one.kept >= LIMIT_KEPT for one in margins.values()):
                 best, least = point, expected.mean
         return best
+
+    def _best_found(self, seen: Array, points: list[Array]) -> Array:
+        """Of some points the best that surely keeps the limits, or likely; or else the likeliest to."""
+        margins, expect = self._optimizer.margins, self._optimizer.model.expect
+        kept = [min((one.kept for one in margins(seen, point).values()), default=1.0) for point in points]
+        for least in (LIMIT_KEPT, LIKELY, max(kept)):
+            safe = [point for point, own in zip(points, kept, strict=True) if own >= least]
+            known = [(own.mean, i) for i, point in enumerate(safe) if (own := expect(seen, point)) is not None]
+            if known:
+                return safe[min(known)[1]]
+        return self._default
 
     @property
     def searches(self) -> bool:

@@ -158,6 +158,23 @@ def test_only_listed_settings_run():
     assert seconds(tuner.recommend(among=rows), "dot") == pytest.approx(0.04)
 
 
+def test_a_default_that_cannot_run_is_not_recommended():
+    """In a situation that nobody has seen, too: of what can run there the best that keeps the limit, by the others."""
+    knobs = {"size": Categorical([1, 2, 4, 8, 16], ordered=True), "kind": Categorical(["a", "b"])}
+    metrics = {"ms": Metric("min", scale="log"), "mb": Metric("min", max=10.0)}
+    tuner = Tuner(knobs, metrics, {"load": "number"}, goal="find")
+    for load in range(4):
+        for size in (1, 2, 4, 8, 16):
+            for kind in ("a", "b"):
+                told = {"ms": (load + 1.0) * (30.0 - size + 5.0 * (kind == "b")), "mb": float(size)}
+                tuner.observe({"load": load}, {"size": size, "kind": kind}, told)
+    some = [{"size": size, "kind": kind} for size in (1, 8, 16) for kind in ("a", "b")]
+    assert tuner.recommend({"load": 4}, among=some) == {"size": 8, "kind": "a"}
+    assert tuner.recommend({"load": 4}, among=[{"size": 16, "kind": "b"}]) == {"size": 16, "kind": "b"}
+    tuner.freeze()
+    assert tuner.ask({"load": 4}, among=some).params == {"size": 8, "kind": "a"}
+
+
 def test_a_long_list_is_searched_by_what_was_learned():
     """Of 4,096 settings one in 64 is fast: 30 looks find it, where 30 at random would not."""
     knobs = {f"k{i}": Bool() for i in range(12)}

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,6 +121,12 @@ def run_bench(
     page: Annotated[
         Path | None, typer.Option(help="Also write a page of the public results.", rich_help_panel=PUBLIC)
     ] = None,
+    download: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Get the files from below this address into --data, and stop.", rich_help_panel=PUBLIC
+        ),
+    ] = None,
 ) -> None:
     """Run agents on domains and write OUT/steps.csv and OUT/summary.json. Run it again to continue where it stopped.
 
@@ -132,10 +139,10 @@ def run_bench(
             raise InvalidValue("name the suite once: rasp bench SUITE, or --suite SUITE")
         suite = suite if name is None else name
         if suite == "public":
-            _run_public(data, agents, seeds, jobs, out, page, as_json)
+            _run_public(data, agents, seeds, jobs, out, page, download, as_json)
             return
-        if data is not None or page is not None:
-            raise InvalidValue("--data and --page are for the suite public: rasp bench public --data DIR")
+        if data is not None or page is not None or download is not None:
+            raise InvalidValue("--data, --page and --download are for the suite public: rasp bench public --data DIR")
         with busy("loading"):
             from rasp_lab.bench import agents as registry
             from rasp_lab.bench import domains as worlds
@@ -200,7 +207,14 @@ def run_bench(
 
 
 def _run_public(
-    data: Path | None, agents: str, seeds: int, jobs: int, out: Path, page: Path | None, as_json: bool
+    data: Path | None,
+    agents: str,
+    seeds: int,
+    jobs: int,
+    out: Path,
+    page: Path | None,
+    download: str | None,
+    as_json: bool,
 ) -> None:
     """The public tables: docs/PUBLIC.md."""
     with busy("loading"):
@@ -208,7 +222,13 @@ def _run_public(
 
     if data is None:
         raise InvalidValue("the public tables are not part of this package: name their folder with --data DIR")
+    if download is not None:
+        count = files.download(download, data, say)
+        echo(f"{count} files were got, {len(files.SHA256) - count} were there. Next: rasp bench public --data {data}")
+        return
     files.check(data)
+    if find_spec("kernel_tuner") is None:
+        say("the GPU kernel is left out: it needs pip install 'rasp-tuner[kernel-tuner]'")
     chosen = None if agents == DEFAULT_AGENTS else _names(agents)
     cells = protocols.plan(seeds, chosen)
     kept = sum(runs.finished(cell, out) is not None for cell in cells)

@@ -3,14 +3,14 @@
 A peer knows nothing of other contexts: it starts anew in each. Random search draws rows that were measured.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import cmaes
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-from optuna.trial import TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from rasp_lab.public.tables import Array, Mask, Table
 from rasp_tuner.space import Categorical
@@ -62,7 +62,7 @@ class Tpe:
         self._table = table
         sampler = optuna.samplers.TPESampler(multivariate=True, seed=seed)
         self._study = optuna.create_study(sampler=sampler)
-        self._axes: dict[str, BaseDistribution] = {
+        self.axes: dict[str, BaseDistribution] = {
             name: CategoricalDistribution(list(range(len(knob.choices))))
             if isinstance(knob, Categorical)
             else IntDistribution(0, int(knob.levels or 1) - 1)
@@ -74,13 +74,21 @@ class Tpe:
         if self._first:
             self._first = False
             return self._table.nearest(self._table.places[self._table.default], open_rows)
-        trial = self._study.ask(self._axes)
+        trial = self._study.ask(self.axes)
         self._study.tell(trial, state=TrialState.FAIL)  # another setting may run: that one is told
-        return self._table.nearest(np.array([trial.params[name] for name in self._axes], dtype=float), open_rows)
+        return self._table.nearest(np.array([trial.params[name] for name in self.axes], dtype=float), open_rows)
 
     def tell(self, row: int, cost: float) -> None:
-        params = dict(zip(self._axes, self._table.places[row].astype(int).tolist(), strict=True))
-        self._study.add_trial(create_trial(params=params, distributions=self._axes, value=float(np.log(cost))))
+        value = float(np.log(cost))
+        self._study.add_trial(create_trial(params=self.params_of(row), distributions=self.axes, value=value))
+
+    def begin_with(self, trials: Sequence[FrozenTrial]) -> None:
+        """Know these, and have no need of the default."""
+        self._study.add_trials(trials)
+        self._first = False
+
+    def params_of(self, row: int) -> dict[str, int]:
+        return dict(zip(self.axes, self._table.places[row].astype(int).tolist(), strict=True))
 
 
 class CmaEs:

@@ -3,14 +3,18 @@
 find     DLiSA's protocol: workloads in random order, 80 measurements in each, and only the best of them counts
 online   the same workloads, but every measurement counts: cost over optimum, in the mean of 80 steps
 once     every input is met once, and what was chosen there counts
+serving  a model that nobody has measured, after none to five looks in each of its contexts (serving.py)
+kernels  a GPU kernel by Kernel Tuner's strategies, in its simulation (kernels.py)
 """
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from rasp_lab.public import kernels, serving
+from rasp_lab.public.cells import OURS, PROBED, Cell, Row
 from rasp_lab.public.peers import PEERS
 from rasp_lab.public.tables import SYSTEMS, Mask, Table, dlisa, poppler, sqlite
 from rasp_tuner import Category, Metric, Tuner
@@ -19,36 +23,20 @@ from rasp_tuner.errors import InvalidValue
 
 MEASUREMENTS = 80
 AFTER = (20, 40, 80)  # measurements, after which the best is written down
-OURS = "RASP"
-Row = dict[str, float | str]
+MOST_SEEDS = {"serving": 3, "kernels": 5}  # of protocols whose runs differ little, or take long
 Schema = dict[str, ContextKind] | None
 
-
-class Cell(NamedTuple):
-    """One run of one agent."""
-
-    protocol: str
-    set: str
-    agent: str
-    seed: int
-
-    @property
-    def domain(self) -> str:
-        return f"{self.set}, {self.protocol}"
-
-    @property
-    def key(self) -> str:
-        return f"{self.protocol}-{self.set}-{self.agent}-{self.seed}".replace(" ", "_")
-
-
-PROBED = "RASP-probe"  # knows time and size of the default's run on the same input, which are not counted
-
-AGENTS = {
+AGENTS: dict[str, tuple[str, ...]] = {
     "find": (OURS, "random", "TPE"),
     "online": (OURS, "default", "random", "TPE", "CMA-ES"),
     "once": (OURS, PROBED, "default", "random", "TPE", "CMA-ES"),
+    "serving": tuple(serving.AGENTS),
+    "kernels": kernels.AGENTS,
 }
-SETS = {"find": SYSTEMS, "online": SYSTEMS, "once": ("SQLite queries", "poppler")}
+SETS: dict[str, tuple[str, ...]] = {
+    "find": SYSTEMS, "online": SYSTEMS, "once": ("SQLite queries", "poppler"), "serving": serving.MODELS,
+    "kernels": kernels.GPUS,
+}  # fmt: skip
 
 
 def plan(seeds: int, chosen: Sequence[str] | None = None) -> list[Cell]:
@@ -60,6 +48,7 @@ def plan(seeds: int, chosen: Sequence[str] | None = None) -> list[Cell]:
         Cell(protocol, name, agent, seed)
         for seed in range(seeds)
         for protocol, agents in AGENTS.items()
+        if seed < MOST_SEEDS.get(protocol, seeds) and (protocol != "kernels" or find_spec("kernel_tuner") is not None)
         for agent in agents
         for name in SETS[protocol]
         if (agent != PROBED or name == "poppler") and (chosen is None or agent in chosen)
@@ -202,4 +191,6 @@ def once(cell: Cell, folder: Path) -> list[Row]:
     return [{"ratio": float(np.exp(np.mean(logs))), "last half": float(np.exp(np.mean(logs[len(logs) // 2 :])))}]
 
 
-RUNS: dict[str, Callable[[Cell, Path], list[Row]]] = {"find": find, "online": online, "once": once}
+RUNS: dict[str, Callable[[Cell, Path], list[Row]]] = {
+    "find": find, "online": online, "once": once, "serving": serving.look, "kernels": kernels.tune
+}  # fmt: skip

@@ -3,61 +3,85 @@
 import csv
 import io
 import math
-import subprocess
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from rasp_lab import REPOSITORY
-from rasp_lab.public import protocols
-from rasp_lab.public.protocols import OURS, PROBED, SETS, Cell, Row
-from rasp_lab.public.runs import engine_digest
+from rasp_lab.public import kernels, protocols, serving
+from rasp_lab.public.cells import LATER, OURS, PROBED, Cell, Row
+from rasp_lab.public.protocols import SETS
 from rasp_lab.public.tables import SYSTEMS, dlisa, poppler, printed, sqlite
-from rasp_tuner import __version__
 from rasp_tuner.files.snapshot import write
 
-ALL = "all"
+ALL, TYPICAL = "all", "median configuration"
 AT_THE_END, FROM_SECOND = "best of 80", "best of 20, from the second workload on"
 ONLINE, ONCE = "mean of 80 steps, report half", "every input once"
-HEAD = ("set", "measure", "agent", "cost / optimum", "standard error", "seeds")
+SCORE = "score, 0 is random search"
+KEPT = ", share that keeps the limit"
+HEAD = ("set", "measure", "agent", "value", "standard error", "seeds")
+WANTED_LOOKS, WANTED_RATIO = 3, 1.15  # looks, after which the ratio should be at most this
 WITHIN = 0.02  # over the best fixed setting: what is wanted where inputs are met once
+PACKAGES = ("optuna", "cmaes", "kernel_tuner")
+SHOWN_STRATEGIES = (OURS, LATER, kernels.TUNED, "differential evolution", "random sample")
 Found = Mapping[Cell, Sequence[Row]]
 
 
 class Line(NamedTuple):
-    """The cost over the optimum, by the mean of logarithms over workloads, then over seeds."""
+    """One number: mostly a cost over the optimum, by the mean of logarithms over workloads and seeds."""
 
     set: str
     measure: str
     agent: str
     value: float
-    error: float | None  # standard error over seeds; None of one seed, and of what has none
+    error: float | None  # standard error over seeds, or over models that were held out; None of one, and of none
     seeds: int
+
+
+Lines = Mapping[tuple[str, str, str], Line]  # by set, measure and agent
 
 
 def summary(found: Found, folder: Path) -> list[Line]:
     """All lines: ours, peers, and what others printed."""
-    logs: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+    values: dict[tuple[str, str, str], dict[int | str, list[float]]] = {}
+    seeds: dict[tuple[str, str, str], set[int]] = {}
     for cell, rows in found.items():
-        whole = all(cell._replace(set=name) in found for name in SETS[cell.protocol])
-        for row in rows:
-            for measure, value in _measures(cell, row):
-                for name in (cell.set, *([ALL] if whole and cell.protocol != "once" else [])):
-                    own = logs.setdefault((name, measure, cell.agent), {})
-                    own.setdefault(cell.seed, []).append(math.log(value))
+        whole = cell.protocol != "once" and all(cell._replace(set=name) in found for name in SETS[cell.protocol])
+        for measure, value in [one for row in rows for one in _measures(cell, row)]:
+            for name in (cell.set, *([ALL] if whole else [])):
+                key, by_model = (name, measure, cell.agent), cell.protocol == "serving" and name == ALL
+                own = values.setdefault(key, {}).setdefault(cell.set if by_model else cell.seed, [])
+                own.append(value if is_plain(measure) else math.log(value))
+                seeds.setdefault(key, set()).add(cell.seed)
     lines = []
-    for (name, measure, agent), seeds in logs.items():
-        means = [float(np.mean(own)) for own in seeds.values()]
-        error = float(np.std(means, ddof=1) / math.sqrt(len(means))) if len(means) > 1 else None
-        value = math.exp(float(np.mean(means)))
-        lines.append(Line(name, measure, agent, value, None if error is None else value * error, len(means)))
-    order = {name: i for i, name in enumerate((*SYSTEMS, ALL))}
+    for key, groups in values.items():
+        own_value, own_error = _mean_and_error(list(groups.values()))
+        if not is_plain(key[1]):
+            own_value = math.exp(own_value)
+            own_error = None if own_error is None else own_value * own_error
+        lines.append(Line(*key, own_value, own_error, len(seeds[key])))
+    order = {name: i for i, name in enumerate((*SYSTEMS, *serving.MODELS, *kernels.GPUS, ALL))}
     lines += _printed(folder) + _fixed(folder)
     return sorted(lines, key=lambda line: (line.measure, order.get(line.set, 99), line.set))
+
+
+def _mean_and_error(groups: Sequence[Sequence[float]]) -> tuple[float, float | None]:
+    """The mean of all values, and the standard error of the means of groups: seeds, or models that were held out."""
+    means = [float(np.mean(own)) for own in groups]
+    error = float(np.std(means, ddof=1) / math.sqrt(len(means))) if len(means) > 1 else None
+    return float(np.mean(np.concatenate(groups))), error
+
+
+def looks_of(objective: str, looks: int) -> str:
+    return f"{objective}, {looks} look{'' if looks == 1 else 's'}"
+
+
+def is_plain(measure: str) -> bool:
+    """Whether values of a measure are added up as they are; else it is a ratio, and its logarithms are."""
+    return measure == SCORE or measure.endswith(KEPT)
 
 
 def _measures(cell: Cell, row: Row) -> list[tuple[str, float]]:
@@ -66,6 +90,12 @@ def _measures(cell: Cell, row: Row) -> list[tuple[str, float]]:
         return [(AT_THE_END, end), *([] if row["place"] == 0 else [(FROM_SECOND, early)])]
     if cell.protocol == "online":
         return [(ONLINE, float(row["ratio"]))] if row["half"] == "report" else []
+    if cell.protocol == "kernels":
+        return [(SCORE, float(row["score"]))]
+    if cell.protocol == "serving":
+        named = [(looks_of(str(row["objective"]), n), n) for n in serving.LOOKS]
+        ratios = [(name, float(row[f"ratio {n}"])) for name, n in named]
+        return ratios + [(name + KEPT, float(row[f"kept {n}"])) for name, n in named]
     return [(ONCE, float(row["ratio"]))]
 
 
@@ -100,6 +130,9 @@ def _fixed(folder: Path) -> list[Line]:
         everywhere = ~np.isnan(table.cost).any(axis=0)
         least = float(np.where(everywhere, means, np.inf).min())
         lines.append(Line(table.name, ONCE, "best fixed", math.exp(least), None, 0))
+    for objective in serving.OBJECTIVES:
+        typical = math.exp(float(np.log(serving.without_limit(folder, objective)).mean()))
+        lines.append(Line(ALL, f"{objective}, no limit", TYPICAL, typical, None, 0))
     return lines
 
 
@@ -134,99 +167,171 @@ def text_of(lines: Sequence[Line], csv_name: str) -> str:
             rows.append(f"| {f'**{name}**' if name == ALL else name} | " + " | ".join(cells) + " |")
         return "\n".join(rows)
 
-    systems = (*SYSTEMS, ALL)
-    seeds = sorted({(x.agent, x.measure, x.seeds) for x in lines if x.seeds and x.set in (ALL, "poppler")})
     return TEXT.format(
-        head=f"Version {__version__}, commit {_commit()}, engine {engine_digest()}, {datetime.now(UTC):%Y-%m-%d};"
-        f" beside optuna {version('optuna')} and cmaes {version('cmaes')}",
+        packages=", ".join(f"{name} {version(name)}" for name in PACKAGES if find_spec(name) is not None),
         csv=csv_name,
         losses="\n".join(_losses(value)) or "Nowhere on this page.",
-        find=table(AT_THE_END, (OURS, "random", "TPE", "DLiSA (printed)", "best fixed"), systems, "system"),
-        early=table(FROM_SECOND, (OURS, "random", "TPE"), systems, "system"),
-        online=table(ONLINE, (OURS, "default", "random", "TPE", "CMA-ES", "best fixed"), systems, "system"),
+        dlisa=_dlisa_table(value),
+        systems=_systems_table(value),
         once=table(
             ONCE,
             (OURS, PROBED, "default", "random", "TPE", "CMA-ES", "best fixed"),
             ("SQLite queries", "poppler"),
             "set",
         ),
-        counts="; ".join(f"{agent}, {measure}: {n}" for agent, measure, n in seeds),
+        serving=_serving_table(value),
+        median_tpot=value[ALL, f"{serving.TPOT}, no limit", TYPICAL].value,
+        median_tokens=value[ALL, f"{serving.TOKENS}, no limit", TYPICAL].value,
+        kernels=table(SCORE, SHOWN_STRATEGIES, (*kernels.GPUS, ALL), "GPU"),
+        counts=_counts(lines),
         probed=PROBED,
+        later=LATER,
+        before=kernels.BEFORE,
     )
+
+
+def _dlisa_table(value: Lines) -> str:
+    agents = (OURS, "default", "random", "TPE", "CMA-ES", "DLiSA (printed)", "best fixed")
+    rows = ["| all workloads | " + " | ".join(agents) + " |", "|---|" + "---:|" * len(agents)]
+    for measure in (AT_THE_END, FROM_SECOND, ONLINE):
+        cells = [_shown(value.get((ALL, measure, agent))) for agent in agents]
+        rows.append(f"| {measure} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _systems_table(value: Lines) -> str:
+    shown = {"best of 80: RASP": (AT_THE_END, OURS), "random": (AT_THE_END, "random")}
+    shown |= {"online: RASP": (ONLINE, OURS), "default": (ONLINE, "default")}
+    rows = ["| system | " + " | ".join(shown) + " |", "|---|" + "---:|" * len(shown)]
+    for name in SYSTEMS:
+        cells = [_shown(value.get((name, *which))) for which in shown.values()]
+        rows.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _serving_table(value: Lines) -> str:
+    shown = [agent for agent in serving.AGENTS if (ALL, looks_of(serving.TPOT, WANTED_LOOKS), agent) in value]
+    rows = [
+        "| objective, looks | " + " | ".join(shown) + " | RASP keeps the limit |",
+        "|---|" + "---:|" * (len(shown) + 1),
+    ]
+    for objective in serving.OBJECTIVES:
+        for n in serving.LOOKS:
+            cells = [_shown(value.get((ALL, looks_of(objective, n), agent))) for agent in shown]
+            kept = value.get((ALL, looks_of(objective, n) + KEPT, OURS))
+            cells.append("" if kept is None else f"{kept.value:.0%}")
+            rows.append(f"| {objective}, {n} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _counts(lines: Sequence[Line]) -> str:
+    """How many seeds each protocol has so far, by agent; agents with the same number together."""
+    found = []
+    for words, measure in (
+        ("search", AT_THE_END), ("online", ONLINE), ("inputs once", ONCE),
+        ("LLM serving", looks_of(serving.TPOT, WANTED_LOOKS)), ("GPU kernel", SCORE),
+    ):  # fmt: skip
+        by_count: dict[int, list[str]] = {}
+        for line in lines:
+            if line.measure == measure and line.seeds and line.set in (ALL, "poppler"):
+                by_count.setdefault(line.seeds, []).append(line.agent)
+        if by_count:
+            most, *fewer = sorted(by_count, reverse=True)
+            less = "; ".join(f"{', '.join(by_count[n])} {n}" for n in fewer)
+            found.append(f"{words} {most}" + (f" ({less})" if less else ""))
+    return ", ".join(found)
 
 
 TEXT = """\
 # Public tables
 
-*Results; for people who want to see them repeated. {head}. Written by
+*Results; for people who want to see them repeated. Beside {packages}. Written by
 `rasp bench public --data DIR --seeds 20 --page docs/PUBLIC.md`; [{csv}]({csv}) has all numbers with standard errors.*
 
-Others measured these tables and published them. Every number is a cost over the least cost of its workload, by the
-geometric mean: 1 is perfect, less is better.
+Others measured these tables and published them. But for the GPU kernel every number is a cost over the least cost of
+its workload, by the geometric mean: 1 is perfect, less is better. "±" is a standard error over orders of workloads.
 
 ## Where it loses
 
 {losses}
 
-## DLiSA: search, 80 measurements on each workload
+## DLiSA: nine systems, 93 workloads
 
-Nine systems and 93 workloads (ICSE 2023), and the protocol of DLiSA (ICSE 2025): the workloads of a system come in
-random order, each may be measured 80 times, and the best measurement counts. RASP is `Tuner(goal="find")`, one for all
-workloads of a system; its context is the workload's name, and it is told which settings were measured
-(`ask(among=...)`). Random search draws measured settings. TPE starts anew in every workload and gets the nearest row
-that it has not had.
+Search is the protocol of DLiSA (ICSE 2025): workloads come in random order, each may be measured 80 times, and the best
+measurement counts; after 20 it shows what is learned from others. Online, all 80 steps are paid; the first half of the
+workloads was to develop on.
 
-{find}
+RASP is `Tuner(goal="find")` with `ask(among=...)` the measured settings, and online `Tuner(...)`: one for all workloads
+of a system, whose names are its context. Random search draws measured settings. Others start anew in every workload and
+get the nearest row. "Best fixed" is known only afterwards.
 
-After 20 measurements, from the second workload on: does it learn from workload to workload?
+{dlisa}
 
-{early}
-
-## DLiSA: online, every step counts
-
-The same workloads, 80 steps on each, and each step is paid: the mean cost of all steps over the optimum. RASP is
-`Tuner(...)` as it comes. The second half of the workloads is shown; the first was to develop on. What cannot run, runs
-as the nearest row. "Best fixed" is known only afterwards.
-
-{online}
+{systems}
 
 ## Inputs that are met once
 
-SQLite: 2,250 pairs of a size and a query, which are the context. poppler: 1,480 files without features; {probed} knows
-time and size of the default's run on each file, which is not counted.
+SQLite: 2,250 sizes and queries, which are the context. poppler: 1,480 files without features; {probed} knows time and
+size of the default's run on each file, which is not counted.
 
 {once}
 
+## LLM serving: a model that nobody has measured
+
+185 contexts: seven models, five GPUs, lengths and load. One model is held out; the runs of the others are known
+(`Tuner.from_log`, `goal="find"`). After n looks at measured configurations the best that kept the limit runs; if none
+did, what the agent holds to be best. The limit on the time to first token (TTFT) is the median of the context; what
+breaks it counts as its worst configuration. "Best elsewhere" goes by the order on the other models; TPE has their runs
+as trials. Without a limit the median configuration is {median_tpot:.2f} (TPOT) and {median_tokens:.2f} times the best.
+"±" is over models.
+
+{serving}
+
+## A GPU kernel on six GPUs
+
+Dedispersion, 11,130 configurations, in Kernel Tuner's simulation. The score is that of autotuning_methodology: 0 is
+random search, 1 the optimum at once. RASP is `RaspStrategy`; "{later}" has made {before} evaluations on each of the
+other five before.
+
+{kernels}
+
+The hub's authors print 0.517 for their tuned genetic algorithm over several kernels, and 0.061 or less for five others.
+The formula takes the value of random search's mean rank for its mean value: so random search itself is above 0.
+
 ## What is wrong with the published numbers
 
-- DLiSA's bar is 80 random rows (1.098 expected), which beat all published methods. The authors' code charges a run for
-  settings that are not in the table, and gives them the 75th percentile. Who picks measured rows does not pay that.
+- DLiSA's bar is 80 random rows (1.098 expected), which beat all published methods: the authors' code charges a run for
+  settings that are not in the table.
 - A first state of the results (lrzip, x264, xz) had times attached to other settings. The later state is used here.
 - dconvert, jump3r, x264 and xz hold equal settings with times up to 3 times apart: an option was lost. The first such
   row counts, as in the authors' lookup, and ratios are of the best of all rows: on jump3r nobody can be below 1.028.
-- Times have ticks of 0.01 s, and the least optima are 0.01 to 0.03 s. There is one measurement of each: no noise.
-- No default is named. It is what the program does without options, or the nearest row.
-- Options that exclude each other are one knob here.
-- SQLite: 50 rows are eight settings with repeats. Cells in which nothing ran (492) look 10 times faster; here they are
+- Times have ticks of 0.01 s; the least optima are 0.01 to 0.03 s. One measurement of each: no noise. No default is
+  named: it is what the program does without options, or the nearest row. Options that exclude each other are one knob.
+- SQLite: 50 rows are eight settings with repeats. 492 cells look 10 times faster, but nothing ran; here they are
   failures.
 - poppler: one run of each; one setting always ran first and carries a cold start; files without images are noise.
+- LLM serving is a sample of convenience: a context has 6 to 20 of 112 configurations, so no fixed one is best. Repeats
+  (other versions, other days) differ by 10% and are averaged. TPOT alone rewards more GPUs. Precision changes answers.
+  Some rows hold products of splits.
+- The kernel's printed scores are of several kernels that the file does not name: no bar for this one alone.
 
 ## The files
 
 `dlisa/` is from AI-4-SE/workload_coverage_companion, commit 78d3b695 (CC BY-SA 4.0), and ideas-labo/dlisa, commit
-5455851e; `sqlite_queries/` and `poppler/` are from llesoil/input_sensitivity, commit aec6b95b (MIT). They were turned
-into arrays; `src/rasp_lab/public/files.py` has their checksums. Nothing of them is part of this repository, and no
-command gets them yet.
+5455851e; `sqlite_queries/` and `poppler/` from llesoil/input_sensitivity, commit aec6b95b (MIT); `llm_serving/` from
+ai-dynamo/aiconfigurator, commit 095f58a5 (Apache-2.0); `kernel_hub/` from AutoTuningAssociation/benchmark_hub, commit
+8eeb99e7 (MIT). They were turned into arrays, which those repositories do not hold. From who has the arrays,
+`rasp bench public --data DIR --download URL` gets them and checks their checksums. Nothing of them is part of this
+repository.
 
 ## Again
 
-Seeds (orders of workloads) so far: {counts}. Finished runs are kept under `--out`, and the same command goes on. A seed
-of all agents takes about four minutes of CPU time. What peers gave is kept; ours runs again when the engine changes.
-LLM serving and GPU kernels are not part of this page yet.
+Seeds so far: {counts}. Finished runs are kept under `--out`, and the same command goes on. What peers gave is kept;
+ours runs again when the engine changes.
 """
 
 
-def _losses(value: Mapping[tuple[str, str, str], Line]) -> list[str]:
+def _losses(value: Lines) -> list[str]:
     found = []
     for measure, words in ((AT_THE_END, "after 80 measurements"), (FROM_SECOND, "after 20")):
         worse = [
@@ -248,25 +353,49 @@ def _losses(value: Mapping[tuple[str, str, str], Line]) -> list[str]:
     if worse:
         found.append(f"- Online: {', '.join(worse)}.")
     for name in ("SQLite queries", "poppler"):
-        fixed = value.get((name, ONCE, "best fixed"))
-        for agent in (OURS, PROBED):
-            line = value.get((name, ONCE, agent))
-            if line and fixed and line.value > fixed.value + WITHIN:
-                found.append(
-                    f"- {name}: {agent} {line.value:.3f}, best fixed {fixed.value:.3f}; wanted within {WITHIN}."
-                )
+        fixed, lines = (
+            value.get((name, ONCE, "best fixed")),
+            [value.get((name, ONCE, agent)) for agent in (OURS, PROBED)],
+        )
+        over = [f"{x.agent} {x.value:.3f}" for x in lines if x and fixed and x.value > fixed.value + WITHIN]
+        if over and fixed:
+            found.append(f"- {name}: {', '.join(over)}, best fixed {fixed.value:.3f}; wanted within {WITHIN}.")
+    return found + _serving_losses(value) + _kernel_losses(value)
+
+
+def _serving_losses(value: Lines) -> list[str]:
+    found = []
+    for measure in [looks_of(objective, n) for objective in serving.OBJECTIVES for n in serving.LOOKS]:
+        known = {agent: value[ALL, measure, agent].value for agent in serving.AGENTS if (ALL, measure, agent) in value}
+        best = min(known, key=known.__getitem__, default=OURS)
+        behind = f" against {best}'s {known[best]:.2f}" if best != OURS else ""
+        missed = (
+            f", wanted {WANTED_RATIO}" if known.get(OURS, 0.0) > WANTED_RATIO and f" {WANTED_LOOKS} " in measure else ""
+        )
+        if OURS in known and (behind or missed):
+            found.append(f"{measure}: {known[OURS]:.2f}{behind}{missed}")
+    return [f"- LLM serving, {'; '.join(found)}."] if found else []
+
+
+def _kernel_losses(value: Lines) -> list[str]:
+    behind, later_behind = [], []
+    for name in (*kernels.GPUS, ALL):
+        ours, later = value.get((name, SCORE, OURS)), value.get((name, SCORE, LATER))
+        others = {agent: value.get((name, SCORE, agent)) for agent in kernels.STRATEGIES}
+        known = {agent: line.value for agent, line in others.items() if line is not None}
+        if ours and known and ours.value <= max(known.values()):
+            best = max(known, key=known.__getitem__)
+            behind.append(f"{name} ({ours.value:.2f} against {known[best]:.2f}, {best})")
+        if ours and later and later.value <= ours.value:
+            later_behind.append(f"{name} ({later.value:.2f} against {ours.value:.2f})")
+    found = [f"- GPU kernel, behind the best of Kernel Tuner's: {', '.join(behind)}."] if behind else []
+    if later_behind:
+        found.append(f"- GPU kernel, after five other GPUs not better than at first: {', '.join(later_behind)}.")
     return found
 
 
 def _shown(line: Line | None) -> str:
     if line is None:
         return ""
-    return f"{line.value:.3f}" + (f" ± {line.error:.3f}" if line.error is not None and line.set == ALL else "")
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(REPOSITORY), "rev-parse", "--short=10", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+    has_error = line.error is not None and line.set == ALL and line.agent.startswith(OURS)
+    return f"{line.value:.3f}" + (f" ± {line.error:.3f}" if has_error else "")

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import rasp_tuner
-from rasp_lab.public.peers import PEERS
-from rasp_lab.public.protocols import Cell, Row, run
+from rasp_lab.public.cells import OURS, Cell, Row
+from rasp_lab.public.protocols import run
 from rasp_tuner.files.snapshot import write
 
 ENGINE = ("engine", "core", "space")  # rooms of the library that a suggestion depends on
@@ -30,7 +30,7 @@ def engine_digest() -> str:
 
 
 def place(cell: Cell, out: Path) -> Path:
-    return out / "cells" / ("peers" if cell.agent in PEERS else engine_digest()) / f"{cell.key}.json"
+    return out / "cells" / (engine_digest() if cell.agent.startswith(OURS) else "peers") / f"{cell.key}.json"
 
 
 def finished(cell: Cell, out: Path) -> list[Row] | None:

@@ -1,7 +1,10 @@
 """The public suite, on small tables of its formats."""
 
 import hashlib
-import itertools
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from socket import socket
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -11,57 +14,6 @@ from rasp_lab.public import files, protocols, public_page, runs, tables
 from rasp_lab.public.protocols import Cell
 from rasp_tuner.cli import app
 from rasp_tuner.errors import InvalidValue
-
-SYSTEMS = ("one", "two")
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Two systems with four switches, a back end of three, and an option with three values; 30 of 144 rows measured."""
-    rng = np.random.default_rng(1)
-    (tmp_path / "dlisa").mkdir()
-    for system in SYSTEMS:
-        grid = np.array(list(itertools.product(*[(0, 1)] * 4, range(3), range(3))))[rng.permutation(144)[:30]]
-        settings = np.column_stack([grid[:, :4], np.eye(3)[grid[:, 4]], grid[:, 5]]).astype(np.float32)
-        settings[7] = settings[3]
-        first = np.arange(30)
-        first[7] = 3
-        effects = rng.normal(size=(3, 8))
-        value = np.exp(settings @ effects.T).T.astype(np.float32)
-        value[:, 7] *= 0.5
-        np.savez(
-            tmp_path / "dlisa" / f"{system}.npz", options=[f"o{i}" for i in range(8)], settings=settings,
-            workloads=["a", "b", "c"], value=value, unit="s", direction="min", first=first, default=7,
-        )  # fmt: skip
-    printed = ["system,workload,direction,state,optimum,best_fixed,DLiSA-0.3_mean"]
-    printed += [f"{system},a,min,{state},1,1.1,1.2" for system in SYSTEMS for state in ("right", "mixed")]
-    (tmp_path / "dlisa" / "printed.csv").write_text("\n".join(printed) + "\n")
-    (tmp_path / "poppler").mkdir()
-    settings = np.array([[1, 0], [0, 0], [0, 1], [1, 1]])
-    np.savez(
-        tmp_path / "poppler" / "poppler.npz", options=["format", "j"], settings=settings, format_names=["png", "tiff"],
-        inputs=np.arange(30), time_s=np.exp(rng.normal(size=(30, 1)) - [0.0, 0.0, 0.0, 1.0]),
-        size_b=np.full((30, 4), 100.0),
-    )  # fmt: skip
-    (tmp_path / "sqlite_queries").mkdir()
-    distinct, setting = np.array([[0, 0], [1, 0], [1, 1]]), np.array([0, 1, 2, 0, 1])
-    time = np.ones((4, 5, 2)) + setting[None, :, None]
-    failed = np.zeros((4, 5), dtype=bool)
-    failed[0, 2] = True
-    time[0, 2] = 0.01
-    np.savez(
-        tmp_path / "sqlite_queries" / "sqlite.npz", options=["x", "y"], distinct=distinct, setting=setting, time_s=time,
-        failed=failed, queries=["q1", "q2"], inputs=[0.1, 1.0, 2.0, 3.0],
-    )  # fmt: skip
-    for module in (protocols, public_page):
-        monkeypatch.setattr(module, "SYSTEMS", SYSTEMS)
-    monkeypatch.setattr(protocols, "MEASUREMENTS", 8)
-    monkeypatch.setattr(protocols, "AFTER", (2, 4, 8))
-    for name in ("find", "online"):
-        monkeypatch.setitem(protocols.SETS, name, SYSTEMS)
-    for cached in (tables.dlisa, tables.sqlite, tables.poppler, tables.printed):
-        cached.cache_clear()
-    return tmp_path
 
 
 def test_a_table_of_switches_has_one_knob_for_those_that_exclude_each_other(folder):
@@ -140,6 +92,10 @@ def test_the_page_says_where_it_loses_and_writes_its_numbers(folder, tmp_path):
     assert "| one | " in text
     assert "± " in text
     assert "DLiSA (printed)" in text
+    assert "| TPOT, 3 | " in text
+    assert len(text.split()) <= 1500
+    kept = next(x for x in lines if x.measure == public_page.looks_of("TPOT", 3) + public_page.KEPT and x.set == "all")
+    assert 0.0 <= kept.value <= 1.0
     assert (tmp_path / "docs" / "PUBLIC.csv").read_text().startswith("set,measure,agent,")
     ours = {(x.set, x.measure): x for x in lines if x.agent == "RASP"}
     assert ours["all", public_page.AT_THE_END].seeds == 2
@@ -164,6 +120,61 @@ def test_other_files_are_refused(tmp_path):
         files.check(tmp_path, {"a": hashlib.sha256(b"y").hexdigest()})
 
 
+@pytest.fixture
+def address(tmp_path, monkeypatch):
+    """A server of two files, one of which is not what it should be."""
+    (tmp_path / "there" / "a").mkdir(parents=True)
+    for name, content in (("a/one", b"1"), ("a/two", b"2")):
+        (tmp_path / "there" / name).write_bytes(content)
+    right = {"a/one": hashlib.sha256(b"1").hexdigest(), "a/two": hashlib.sha256(b"2").hexdigest()}
+    monkeypatch.setattr(files, "SHA256", right)
+    handler = partial(QuietHandler, directory=str(tmp_path / "there"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *words):
+        """Nothing is printed."""
+
+
+def downloaded(address, folder):
+    return CliRunner().invoke(app, ["bench", "public", "--data", str(folder), "--download", address])
+
+
+def test_files_are_got_once(address, tmp_path):
+    first = downloaded(address, tmp_path / "here")
+    assert first.exit_code == 0, first.output
+    assert "2 files were got, 0 were there" in first.output
+    files.check(tmp_path / "here")
+    (tmp_path / "here" / "a" / "two").write_bytes(b"spoiled")
+    assert "1 files were got, 1 were there" in downloaded(address, tmp_path / "here").output
+    files.check(tmp_path / "here")
+
+
+def test_another_file_is_not_written(address, tmp_path):
+    (tmp_path / "there" / "a" / "two").write_bytes(b"3")
+    result = downloaded(address, tmp_path / "here")
+    assert result.exit_code == 1
+    assert "its checksum differs; not written" in " ".join(result.output.split())
+    assert [file.name for file in (tmp_path / "here" / "a").iterdir()] == ["one"]
+    (tmp_path / "there" / "a" / "two").unlink()
+    result = downloaded(address, tmp_path / "here")
+    assert result.exit_code == 1
+    assert "404" in result.output
+
+
+def test_no_address_and_nobody_there(tmp_path):
+    assert "starts with http" in " ".join(downloaded("ftp://x", tmp_path).output.split())
+    with socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens
+        result = downloaded(f"http://127.0.0.1:{taken.getsockname()[1]}", tmp_path)
+    assert result.exit_code == 1
+    assert "cannot be read" in " ".join(result.output.split())
+
+
 def test_an_unknown_agent_is_named():
     with pytest.raises(InvalidValue, match=r"TPE.*; not hebo"):
         protocols.plan(1, ["RASP", "hebo"])
@@ -174,7 +185,7 @@ def test_an_unknown_agent_is_named():
     [
         (("public",), "name their folder with --data DIR"),
         (("public", "--suite", "paper"), "name the suite once"),
-        (("paper", "--page", "x.md"), "--data and --page are for the suite public"),
+        (("paper", "--page", "x.md"), "--data, --page and --download are for the suite public"),
         (("public", "--data", "nowhere"), "is not there"),
     ],
 )
@@ -191,6 +202,6 @@ def test_the_command_prints_a_table_and_goes_on(folder, tmp_path, monkeypatch):
     first = CliRunner().invoke(app, words)
     assert first.exit_code == 0, first.output
     assert "best fixed" in first.output
-    assert "10 runs" in first.output
+    assert "13 runs" in first.output
     assert (tmp_path / "PUBLIC.md").is_file()
-    assert "10 finished before" in CliRunner().invoke(app, words).output
+    assert "13 finished before" in CliRunner().invoke(app, words).output
