@@ -1,0 +1,51 @@
+"""The measured part of docs/PAPER.md: between two marks, written from tables; long ones are CSV files beside it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rasp_lab.bench.report.tables import markdown
+from rasp_lab.pages import csv_tables
+from rasp_lab.paper.plan import CHOSEN_ON
+from rasp_lab.paper.tables import FILES
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files.snapshot import write as write_whole
+from rasp_tuner.page.html_page import Table
+
+FOLDER = "results/paper"  # of the tables, beside the page
+START, END = "<!-- measured: make paper -->", "<!-- end of what was measured -->"
+
+
+def write(found: Mapping[str, Table], verdict: str, page: Path) -> None:
+    """Write the tables into FOLDER beside the page, and its measured part."""
+    text = page.read_text() if page.is_file() else f"# The paper, measured\n\n{START}\n{END}\n"
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise InvalidValue(f"{page} must have the lines {START!r} and {END!r}: what was measured goes between them")
+    for name, table in found.items():
+        csv_tables.write(page.parent / FOLDER / f"{name}.csv", table)
+    write_whole(page, f"{before}{START}\n\n{part(found, verdict)}\n\n{END}{after}".encode())
+
+
+def part(found: Mapping[str, Table], verdict: str) -> str:
+    """The text between the marks."""
+    chosen = ", ".join(domain[0] for domain in CHOSEN_ON)
+    said = {
+        "readings": (
+            "### Readings",
+            "Regret of 100 steps on the nine domains relative to `static` (geometric mean ± standard error over seeds),"
+            " and on how many of the nine a reading has less regret than the better of CMA-ES and GP-UCB:",
+        ),
+        "bridge": (
+            "### From `paper` to `default`",
+            "Each row has what the rows above it have. The effect is relative to the row above:",
+        ),
+        "repaired": (
+            "### Repaired",
+            f"{verdict} Its changes were chosen on domains {chosen} and even seeds; *unseen* marks the others."
+            f" [taken-back.csv]({FOLDER}/taken-back.csv) has it without one change at a time.",
+        ),
+    }
+    parts = [f"{title}\n\n{words}\n\n{markdown(found[name])}" for name, (title, words) in said.items() if name in found]
+    files = [f"- [{name}.csv]({FOLDER}/{name}.csv): {what}" for name, what in FILES.items() if name in found]
+    return "\n\n".join([*parts, "### Tables", "\n".join(files)])
