@@ -24,7 +24,7 @@ READINGS: Mapping[str, str] = {  # agent -> what is read otherwise
     "rasp-paper-no-surrogate": "no surrogate: one of the same candidates at random",
     REPAIRED: "repaired (below)",
 }
-_BRIDGE = "rasp_lab.bench.agents.paper_bridge:"
+_BRIDGE = "rasp_lab.paper.bridge:"
 BRIDGE: Mapping[str, tuple[str, str]] = {  # agent -> component, what takes its place
     "rasp-paper": ("", "preset `paper`"),
     f"{_BRIDGE}one_scale": ("composer", "one scale for all samples, old and new"),

@@ -1,6 +1,6 @@
 """The tables of docs/PAPER.md, as text in rows, from runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -64,9 +64,18 @@ def readings(runs: Sequence[Runs], times: Times) -> Table:
                     "" if peer else _ahead(runs, agent, PAPERS_PEERS),
                     "" if peer else _ahead(runs, agent, PEERS),
                     tables.number(step.median_ms if step else None),
+                    str(len(_seeds(runs, agent))),
                 ]
             )
-    return ["agent", "reading", "regret / static", "ahead of both peers", "and at their best", "ms a step"], rows
+    return [
+        "agent",
+        "reading",
+        "regret / static",
+        "ahead of both peers",
+        "and at their best",
+        "ms a step",
+        "seeds",
+    ], rows
 
 
 def bridge(runs: Sequence[Runs]) -> Table:
@@ -84,7 +93,7 @@ def bridge(runs: Sequence[Runs]) -> Table:
 
 def repaired(runs: Sequence[Runs]) -> Table:
     """Domain by domain: `rasp-repaired` beside the better of the paper's two peers, and of GP-UCB with two kappas."""
-    data, rows = ClaimInputs(runs, {}), []
+    data, rows = ClaimInputs(_whole_seeds(runs, "static", REPAIRED, *PEERS), {}), []
     told, best = (claim_checks.against_peers(data, REPAIRED, peers) for peers in (PAPERS_PEERS, PEERS))
     if told is None or best is None:
         return [], []
@@ -131,31 +140,42 @@ def _yes(rows: Sequence[Sequence[str]], which: int) -> int:
 
 def _odd_seeds(runs: Sequence[Runs]) -> list[Runs]:
     """The runs with seeds that nothing was chosen on."""
-    kept = []
-    for r in runs:
-        places = [i for i, seed in enumerate(r.seeds) if seed in odd(max(r.seeds) + 1)]
-        if places:
-            columns = {name: values[places] for name, values in r.columns.items()}
-            kept.append(Runs(r.domain, r.agent, r.horizon, tuple(r.seeds[i] for i in places), columns))
-    return kept
+    return [_only(r, odd(max(r.seeds) + 1)) for r in runs if any(seed % 2 for seed in r.seeds)]
+
+
+def _whole_seeds(runs: Sequence[Runs], *agents: str) -> list[Runs]:
+    """The runs of the agents with the seeds that all of them ran on all of the nine."""
+    kept = set.intersection(*(_seeds(runs, agent) for agent in agents))
+    return [_only(r, kept) for r in runs if r.agent in agents and r.domain in SYNTHETIC] if kept else []
+
+
+def _only(r: Runs, seeds: Collection[int]) -> Runs:
+    places = [i for i, seed in enumerate(r.seeds) if seed in seeds]
+    columns = {name: values[places] for name, values in r.columns.items()}
+    return Runs(r.domain, r.agent, r.horizon, tuple(r.seeds[i] for i in places), columns)
 
 
 def _ahead(runs: Sequence[Runs], agent: str, peers: Sequence[str]) -> str:
-    told = claim_checks.against_peers(ClaimInputs(runs, {}), agent, peers)
+    told = claim_checks.against_peers(ClaimInputs(_whole_seeds(runs, agent, *peers), {}), agent, peers)
     return "-" if told is None else str(sum(less for less, _ in told))
+
+
+def _seeds(runs: Sequence[Runs], agent: str) -> set[int]:
+    """That the agent ran on all of the nine."""
+    own = {r.domain: set(r.seeds) for r in runs if r.agent == agent and r.domain in SYNTHETIC}
+    return set.intersection(*own.values()) if len(own) == len(SYNTHETIC) else set()
 
 
 def _level(runs: Sequence[Runs], agent: str, base: str) -> tuple[float, float] | None:
     """Geometric mean over the nine of the ratio of mean regrets, and its standard error over the seeds both ran."""
     ratios: list[float] = []
     logs: list[Array] = []
+    runs = _whole_seeds(runs, agent, base)
     for domain in SYNTHETIC:
         own, other = (select(runs, domain=domain, agent=name, horizon=HORIZON) for name in (agent, base))
         if own is None or other is None:
             return None
         a, b = shared_totals(own, other)
-        if not len(a):
-            return None
         ratios.append(float(a.mean() / b.mean()))
         logs.append(np.log(a / b))
     by_seed = np.mean(logs, axis=0)

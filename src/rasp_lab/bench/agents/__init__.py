@@ -37,6 +37,15 @@ AGENTS: dict[str, str | Factory] = {  # name -> module:factory, or the factory i
     "rasp-repaired": "paper_repaired:repaired",
     "ra-gd": "ra_gd:RaGd",
 }
+OF_PAPER_PAGE = frozenset(  # which `make paper` runs, and `make results` does not
+    {
+        "rasp-paper-no-surrogate",
+        "rasp-paper-first-value",
+        "rasp-paper-always-slow",
+        "rasp-paper-trained",
+        "rasp-repaired",
+    }
+)
 
 
 def register(name: str, factory: Factory) -> None:

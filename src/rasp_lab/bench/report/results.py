@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from rasp_lab import REPOSITORY
-from rasp_lab.bench.agents import AGENTS
+from rasp_lab.bench.agents import AGENTS, OF_PAPER_PAGE
 from rasp_lab.bench.analysis import summary
 from rasp_lab.bench.analysis.metrics import Runs, load
 from rasp_lab.bench.domains import short_name
@@ -17,13 +17,11 @@ from rasp_lab.bench.runner import run, suites, timing
 from rasp_lab.bench.runner.protocol import Cell
 from rasp_lab.pages import origin
 from rasp_lab.pages.origin import Origin
-from rasp_lab.paper.plan import READINGS
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.files.snapshot import write as write_whole
 
 MEMORY_DOMAIN, MEMORY_STEPS = "H1_Recurring_Regimes", 1200  # beyond every window, RASP's ledger of 1,000 among them
 OF_ENGINE = ("rasp", "rasp-no-memory")  # agents whose runs are of no use once the engine has changed
-ON_PAPER_PAGE = tuple(name for name in READINGS if name != "rasp-paper")  # `make paper` runs them
 WORLDS = "random worlds"  # figures that can be measured again without the others
 DOMAINS = "domains"
 NOTES = "origins.json"  # in DIR: the engines of its runs
@@ -31,7 +29,7 @@ NOTES = "origins.json"  # in DIR: the engines of its runs
 
 def plan(seeds: int) -> list[Cell]:
     """Every run of the page, slow agents last."""
-    cells = suites.cells("all", [name for name in AGENTS if name not in ON_PAPER_PAGE], seeds) + plan_worlds(seeds)
+    cells = suites.cells("all", [name for name in AGENTS if name not in OF_PAPER_PAGE], seeds) + plan_worlds(seeds)
     return sorted(cells, key=lambda cell: cell.agent in suites.SLOW)
 
 
