@@ -10,7 +10,7 @@ always_slow    1: the slow path at every step, so prompts are never updated
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -36,25 +36,20 @@ OPEN_CHOICES: Mapping[str, float] = {"ema_start": 0, "random_choice": 0, "always
 MOST_CHOICES = {"ema_start": 2, "random_choice": 1, "always_slow": 1}
 
 
-def unsaved() -> InvalidValue:
-    """The error of who wants to save a reading."""
-    return InvalidValue("a reading of the paper cannot be saved: it is for benchmarks; take preset 'paper'")
+@dataclass(frozen=True, slots=True)
+class ReadingOptimizer(PaperOptimizer):
+    """The paper's stages, some of them others. Readings are for benchmarks: a snapshot of one is refused."""
+
+    def state(self) -> dict[str, Array]:
+        """Nothing: what other averages and networks know has no place in the paper's arrays."""
+        return {}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Only a copy that is asked for forecasts comes here, and the paper has none."""
+        del state
 
 
-class UnsavedEMA(RunningEMA):
-    """A moving average that no snapshot has room for: readings run in benchmarks only."""
-
-    @property
-    def moments(self) -> Array:
-        raise unsaved()
-
-    @moments.setter
-    def moments(self, values: Array) -> None:
-        del values
-        raise unsaved()
-
-
-class FirstValueEMA(UnsavedEMA):
+class FirstValueEMA(RunningEMA):
     """Starts at the first value and variance 1."""
 
     started = False
@@ -68,7 +63,7 @@ class FirstValueEMA(UnsavedEMA):
         return RunningEMA._moved(self, value) if self.started else (value, self.var)
 
 
-class CorrectedEMA(UnsavedEMA):
+class CorrectedEMA(RunningEMA):
     """Weights that add up to one from the first value on: sums are divided by 1 - m^t."""
 
     seen = 0
@@ -123,17 +118,20 @@ def check_choice(key: str, value: object) -> Setting:
 
 def build(
     settings: Settings, layout: Layout, context_dim: int, metrics: Metrics, rng: np.random.Generator
-) -> PaperOptimizer:
+) -> ReadingOptimizer:
     """Preset `paper` with other parts where the settings ask for them."""
     own = {name: settings[name] for name in PAPER}
     built = cast("PaperOptimizer", PAPER_KIND.build(own, layout, context_dim, metrics, rng))
     start_averages(built, EMAS[int(settings["ema_start"] or 0)])
+    policy, adaptation = built.policy, built.adaptation
     if settings["random_choice"]:
-        kept = {name: getattr(built.policy, name) for name in ("base_step", "kappa", "stay", "perturbations")}
-        built = replace(built, policy=RandomChoice(**kept))
+        policy = RandomChoice(policy.base_step, policy.kappa, policy.stay, policy.perturbations)
     if settings["always_slow"]:
-        built = replace(built, adaptation=AlwaysSlow())
-    return built
+        adaptation = AlwaysSlow()
+        adaptation.disagreement_ema = built.adaptation.disagreement_ema
+    return ReadingOptimizer(
+        built.composer, built.memory, built.surrogate, policy, adaptation, built.replay, built.batch_size
+    )
 
 
 def start_averages(built: PaperOptimizer, make: Callable[[float], RunningEMA]) -> None:

@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 
 from rasp_lab.bench.agents import paper_readings
-from rasp_lab.bench.agents.paper_readings import OPEN_CHOICES, Reading
+from rasp_lab.bench.agents.paper_readings import OPEN_CHOICES, Reading, ReadingOptimizer
 from rasp_lab.bench.domains.base import Task
 from rasp_tuner.base.checks import number
 from rasp_tuner.base.numerics import EPSILON, Array
@@ -99,11 +99,10 @@ class AnchoredMoE:
         self.out = self.anchor + np.linalg.solve(curvature, share @ rest)[..., 0]
 
     def state(self) -> dict[str, Array]:
-        raise paper_readings.unsaved()
+        return {"out": self.out}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        del state
-        raise paper_readings.unsaved()
+        self.out = state["out"]
 
     def _inputs(self, points: Array, context: Array, prompt: Array) -> Array:
         tail = np.concatenate([context, prompt])
@@ -161,7 +160,7 @@ def _layer(shape: tuple[int, ...], rng: np.random.Generator) -> tuple[Array, Arr
 
 
 @dataclass(frozen=True, slots=True)
-class RescoredOptimizer(PaperOptimizer):
+class RescoredOptimizer(ReadingOptimizer):
     """Keeps what was told, so that all errors are of today's scale; a failure stays as bad as errors get."""
 
     values: Array  # [replay, metrics]; NaN of what failed
