@@ -43,9 +43,26 @@ def part(found: Mapping[str, Table], verdict: str) -> str:
         "repaired": (
             "### Repaired",
             f"{verdict} Its changes were chosen on domains {chosen} and even seeds; *unseen* marks the others."
-            f" [taken-back.csv]({FOLDER}/taken-back.csv) has it without one change at a time.",
+            " p is of a paired t-test against the better of the two:",
         ),
     }
     parts = [f"{title}\n\n{words}\n\n{markdown(found[name])}" for name, (title, words) in said.items() if name in found]
-    files = [f"- [{name}.csv]({FOLDER}/{name}.csv): {what}" for name, what in FILES.items() if name in found]
-    return "\n\n".join([*parts, "### Tables", "\n".join(files)])
+    if "claims" in found:
+        parts += ["### Claims", claims(found["claims"])]
+    files = ", ".join(f"[{name}.csv]({FOLDER}/{name}.csv) ({what})" for name, what in FILES.items() if name in found)
+    return "\n\n".join([*parts, f"Tables: {files}. `out/paper/report.html` has Figures 2 to 5."])
+
+
+def claims(table: Table) -> str:
+    """How many of the paper's claims hold, agent by agent."""
+    head, rows = table
+    verdicts: dict[str, list[str]] = {}
+    for row in rows:
+        if row[head.index("verdict")] != "not measured" and row[head.index("where")] != "not in the paper":
+            verdicts.setdefault(row[head.index("agent")], []).append(row[head.index("verdict")])
+    counts = [
+        f"{sum(verdict.startswith('holds') for verdict in own)} of {len(own)} hold for `{agent}`"
+        for agent, own in verdicts.items()
+        if len(own) > 1
+    ]
+    return f"Of what the paper claims in its text, Figures 2 to 5 and Table 4, {', '.join(counts)}."

@@ -18,9 +18,7 @@ READINGS: Mapping[str, str] = {  # agent -> what is read otherwise
     "rasp-paper": "to the letter",
     "rasp-paper-first-value": "moving averages start at the first value",
     "rasp-paper-always-slow": "the slow path at every step",
-    "rasp-paper-trained": (
-        "trained: corrected averages, triggers at z > 1, 20 inner steps, rates x 10, kappa 0.5, 64 candidates"
-    ),
+    "rasp-paper-trained": "trained: corrected averages, z > 1, 20 inner steps, rates x 10, kappa 0.5, 64 candidates",
     "rasp-paper-no-surrogate": "no surrogate: one of the same candidates at random",
     REPAIRED: "repaired (below)",
 }

@@ -80,6 +80,7 @@ def test_repaired_is_judged_on_odd_seeds_and_unseen_domains_are_marked():
     said = tables.verdict(both, TIMES)
     assert "on 9 of 9 domains, 4 of the 4 unseen ones" in said
     assert "on 0 and 0." in said
+    assert "p < 0.05 on" in said
     assert "2 ms, 25 times less than GP-UCB's" in said
     assert tables.without_one(ENOUGH)[1] == [["top_k", "0.90 ± 0.00", "x 1.50 ± 0.00", "0", "0"]]
 
@@ -95,6 +96,7 @@ def test_the_measured_part_takes_the_place_of_the_one_before(tmp_path):
     assert "old" not in once
     assert "### Readings" in once
     assert "### From `paper`" not in once  # not measured
+    assert "hold for `rasp-paper`" in once
     assert csv_tables.read(tmp_path / page.FOLDER / "readings.csv") == found["readings"]
     page.write(found, tables.verdict(ENOUGH, TIMES), target)
     assert target.read_text() == once
@@ -131,7 +133,7 @@ def test_the_command_runs_continues_and_writes(few_runs, tmp_path, capsys, monke
     assert "must hold finished runs" in capsys.readouterr().err
     assert command.main(options) == 0
     assert "6 runs\n" in capsys.readouterr().out
-    assert "### Tables" in target.read_text()
+    assert "Tables: [" in target.read_text()
     assert (out / "report.html").is_file()
     assert command.main(options) == 0
     assert "6 runs, 6 finished before" in capsys.readouterr().out
