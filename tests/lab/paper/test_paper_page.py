@@ -87,13 +87,13 @@ def test_repaired_is_judged_on_odd_seeds_and_unseen_domains_are_marked():
 
 def test_the_measured_part_takes_the_place_of_the_one_before(tmp_path):
     target = tmp_path / "PAPER.md"
-    target.write_text(f"# Title\n\nBefore.\n\n{page.START}\nold\n{page.END}\n\nAfter.\n")
+    target.write_text(f"# Title\n\nBefore.\n\n{page.START}\noutdated\n{page.END}\n\nAfter.\n")
     found = tables.of_runs(ENOUGH, TIMES)
     page.write(found, tables.verdict(ENOUGH, TIMES), target)
     once = target.read_text()
     assert once.startswith("# Title\n\nBefore.")
     assert once.endswith("After.\n")
-    assert "old" not in once
+    assert "outdated" not in once
     assert "### Readings" in once
     assert "### From `paper`" not in once  # not measured
     assert "hold for `rasp-paper`" in once
