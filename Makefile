@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python often forbid bytecode. The tests start hundreds of processes: each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-core demo test test-core test-all coverage check docs results stale beds real speed clean
+.PHONY: help setup setup-core demo test test-core test-all coverage check docs results paper stale beds real speed clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -89,6 +89,12 @@ docs: $(DOCS) ## build the documentation site into out/docs; warnings are errors
 
 results: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued; only runs of an older engine are repeated
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
+
+# One BLAS thread: agents run on all cores, and their step times are taken beside each other.
+paper: export OPENBLAS_NUM_THREADS := 1
+
+paper: $(READY) ## the paper's agents, domains, streams and figures, other readings of it and the way from it to the engine, into docs/PAPER.md; about 20 minutes, can be stopped and continued
+	$(BIN)/python -m rasp_lab.paper
 
 stale: $(READY) ## list the pages whose figures are of an older engine than today's
 	$(BIN)/python -m rasp_lab.pages

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner.errors import SnapshotError
-from rasp_tuner.paper import HybridAdaptation, RunningEMA
+from rasp_tuner.paper import HybridAdaptation, RealErrorComposer, RunningEMA
 from rasp_tuner.paper.adaptation import ReplayBuffer
 
 
@@ -53,6 +53,18 @@ def test_with_the_papers_start_no_error_is_unusual_before_step_fifty_two():
         return ema.observe(1.0)
 
     assert next(step for step in range(200) if after(step - 1) > 2.0) == 52
+
+
+def test_a_metric_that_never_moved_may_jump_unnoticed_until_step_112():
+    """A composed error is 0.5 of a constant metric and below 1 after its jump, however large that is."""
+
+    def after(calm):
+        composer = RealErrorComposer({"m": "min"})
+        for _ in range(calm):
+            composer.anomaly(composer.compose({"m": 1.0}))
+        return composer.anomaly(composer.compose({"m": 1e9}))
+
+    assert next(step for step in range(80, 200) if after(step - 1) > 2.0) == 112
 
 
 def test_thresholds_can_be_moved():

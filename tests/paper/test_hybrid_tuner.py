@@ -54,6 +54,23 @@ def test_run_equals_tune_one_step_by_hand():
     assert sum(info.gate) == pytest.approx(1.0)
 
 
+def test_expectation_and_error_of_info_are_of_the_same_point():
+    hybrid = AdaptiveHybridTuner(BOX, 1, lambda: [0.0])
+    theta, info = hybrid.tune_one_step(BOX.center, 0.9)
+    assert (info.error, info.predicted, info.gate) == (0.9, None, ())  # nobody had proposed the middle
+    optimizer, unit = hybrid.optimizer, BOX.normalize(theta)
+    seen = optimizer.memory.retrieve(np.zeros(1))
+    believed = optimizer.surrogate.predict(unit[None], seen)
+    _, info = hybrid.tune_one_step(theta, 0.2)
+    assert info.error == 0.2
+    assert info.predicted == pytest.approx(float(believed.mean[0]), abs=0.1)  # ranked by some of the experts
+    expected = info.predicted
+    theta, info = hybrid.tune_one_step(theta, 0.7)  # again the same point, which is not what was proposed last
+    assert (info.error, info.predicted) == (0.7, None)
+    _, info = hybrid.tune_one_step(theta, 0.3)
+    assert info.predicted not in (None, expected)
+
+
 def test_the_named_tuner_walks_the_same_path():
     """Tuner adds names and ids around Algorithm 1, nothing else: same seed, same box, same suggestions."""
     box = ParamBounds([0.0, 0.0], [1.0, 1.0])
@@ -260,7 +277,8 @@ def test_a_failure_counts_as_an_error_of_one_in_the_average():
 
 def test_contexts_from_the_function_saturate_too():
     hybrid = AdaptiveHybridTuner(BOX, 1, lambda: [1e300])
+    theta = BOX.center
     for _ in range(5):
-        theta, info = hybrid.tune_one_step(BOX.center, 0.5)
+        theta, info = hybrid.tune_one_step(theta, 0.5)
     assert np.all(np.isfinite(theta))
     assert np.isfinite(info.predicted)

@@ -287,7 +287,7 @@ def write_results(
             from rasp_lab.bench.runner import memory_growth as memory
             from rasp_lab.bench.runner import run, timing
 
-        target = markdown or out / "RESULTS.md"
+        target, names = markdown or out / "RESULTS.md", [a for a in agents.AGENTS if a not in agents.OF_PAPER_PAGE]
         if tables_only:
             results.page_again(target)
             echo(f"Markdown: {target}")
@@ -305,12 +305,12 @@ def write_results(
             return
         if not page_only:
             with progress_bar() as progress:
-                wanted = timing.plan(list(agents.AGENTS))
+                wanted = timing.plan(names)
                 task = progress.add_task("step times", total=sum(map(len, wanted.values())) * timing.STEPS)
                 for name, steps in timing.measure(out, wanted):
                     progress.update(task, advance=steps, description=f"step times of {name}")
-            measured = memory.measure(out, list(agents.AGENTS), results.MEMORY_DOMAIN, results.MEMORY_STEPS)
-            _follow_memory(measured, len(agents.AGENTS))
+            measured = memory.measure(out, names, results.MEMORY_DOMAIN, results.MEMORY_STEPS)
+            _follow_memory(measured, len(names))
         with busy("writing the page"):
             page = results.write(cells, out, target)
         echo(f"Markdown: {target}   Page: {page}")

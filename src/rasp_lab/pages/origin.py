@@ -37,7 +37,6 @@ WITHOUT_FIGURES = frozenset(  # pages whose numbers no engine moves, or that tes
         "OPENFEATURE.md",
         "OPERATIONS.md",
         "OPERATORS.md",
-        "PAPER.md",
         "POLICY.md",
         "RAY_TUNE.md",
         "STREAMS.md",

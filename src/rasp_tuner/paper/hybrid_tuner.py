@@ -1,6 +1,7 @@
 """AdaptiveHybridTuner: the paper's object, on plain vectors; the optimizer of its preset does the work."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -44,6 +45,7 @@ class AdaptiveHybridTuner:
         self.rng = np.random.default_rng(self.seed)
         self.optimizer = self.preset.build(Layout.continuous(bounds.dim), self.context_dim, metrics, self.rng)
         self._context: Array | None = None  # in which the current theta runs
+        self._proposed: Proposal | None = None  # the latest answer of `tune_one_step`
 
     def run(self, evaluate: Callable[[Array], Mapping[str, float]], steps: int) -> Iterator[tuple[Array, float]]:
         """Algorithm 1: from the middle of the box, yield each deployed theta and its composed error."""
@@ -58,7 +60,11 @@ class AdaptiveHybridTuner:
             theta = self.propose(context, theta).point
 
     def tune_one_step(self, theta: Sequence[float] | Array, error: float) -> tuple[Array, Explanation]:
-        """(theta_{t+1}, info): learn that `theta` gave `error` in [0, 1], look at the new context, and move."""
+        """(theta_{t+1}, info): learn that `theta` gave `error` in [0, 1], look at the new context, and move.
+
+        `info` says why theta_{t+1} was chosen. Its gate, predicted, deviation and error are of `theta`: what it gave,
+        and what was expected of it if the latest call proposed it.
+        """
         point = self.bounds.clip(theta)
         score = number("error", error)
         if not 0.0 <= score <= 1.0:
@@ -67,8 +73,16 @@ class AdaptiveHybridTuner:
         after = self._look()  # before anything is learned: a context that cannot be had changes nothing
         outcome = self.learn(before, point, score)
         self._context = after
-        proposal = self.propose(after, point)
-        return proposal.point, proposal.why.explanation().answered(score, outcome.path, outcome.reason)
+        known = self._proposed
+        expected = known.why.explanation() if known is not None and np.array_equal(known.point, point) else None
+        proposal = self._proposed = self.propose(after, point)
+        info = replace(
+            proposal.why.explanation(),
+            gate=expected.gate if expected else (),
+            predicted=expected.predicted if expected else None,
+            deviation=expected.deviation if expected else None,
+        )
+        return proposal.point, info.answered(score, outcome.path, outcome.reason)
 
     def propose(self, context: Array, theta: Array) -> Proposal:
         """Where to go next from `theta`, which is kept while nothing is known; only the random generator moves."""

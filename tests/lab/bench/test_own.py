@@ -106,8 +106,9 @@ def test_the_command_imports_agents_and_domains_from_this_folder(tmp_path, modul
         ("nowhere_at_all:Agent", "no module 'nowhere_at_all' can be imported"),
         ("rasp_tuner:Agent", "module 'rasp_tuner' has no 'Agent'"),
         ("two words:Agent", "your own as module:Factory"),
-        ("cma-es[sigma=0.3]", r"agent 'cma-es' has no setting 'sigma'; it has none"),
-        ("gp-ucb[kapa=0.3]", r"agent 'gp-ucb' has no setting 'kapa'; it has \['kappa'\]"),
+        ("cma-es[sigma=0.3]", r"agent 'cma-es' has no setting 'sigma'; it has \['composed'\]"),
+        ("warm-cma-es[sigma=0.3]", r"agent 'warm-cma-es' has no setting 'sigma'; it has none"),
+        ("gp-ucb[kapa=0.3]", r"agent 'gp-ucb' has no setting 'kapa'; it has \['kappa', 'composed'\]"),
     ],
 )
 def test_mistakes_in_a_name_are_found_before_anything_runs(name, message):

@@ -5,7 +5,7 @@ import pytest
 
 from rasp_lab import REPOSITORY
 from rasp_lab.bench import agents
-from rasp_lab.bench.agents import AGENTS
+from rasp_lab.bench.agents import AGENTS, OF_PAPER_PAGE
 from rasp_lab.bench.analysis.metrics import load
 from rasp_lab.bench.analysis.verdicts import NO_LOSS
 from rasp_lab.bench.domains import BEYOND, PAPER, STREAMS, create
@@ -23,7 +23,8 @@ def test_the_plan_is_every_agent_on_every_domain_with_the_slow_ones_cut_short():
     at = {(c.domain, c.agent, c.horizon): 0 for c in cells}
     for c in cells:
         at[c.domain, c.agent, c.horizon] += 1
-    for agent in AGENTS:
+    assert not {c.agent for c in cells} & OF_PAPER_PAGE  # `make paper` runs those
+    for agent in set(AGENTS) - OF_PAPER_PAGE:
         for domain in (*PAPER, *BEYOND, *STREAMS):
             assert at[domain, agent, 100] == 5
         for domain in (*PAPER, *BEYOND):

@@ -30,8 +30,22 @@ AGENTS: dict[str, str | Factory] = {  # name -> module:factory, or the factory i
     "rasp-no-memory": "rasp:no_memory",
     "rasp-paper-no-memory": "rasp:paper_no_memory",
     "rasp-paper-mlp": "rasp:paper_mlp",
+    "rasp-paper-no-surrogate": "paper_readings:no_surrogate",
+    "rasp-paper-first-value": "paper_readings:first_value",
+    "rasp-paper-always-slow": "paper_readings:always_slow",
+    "rasp-paper-trained": "paper_readings:trained",
+    "rasp-repaired": "paper_repaired:repaired",
     "ra-gd": "ra_gd:RaGd",
 }
+OF_PAPER_PAGE = frozenset(  # which `make paper` runs, and `make results` does not
+    {
+        "rasp-paper-no-surrogate",
+        "rasp-paper-first-value",
+        "rasp-paper-always-slow",
+        "rasp-paper-trained",
+        "rasp-repaired",
+    }
+)
 
 
 def register(name: str, factory: Factory) -> None:

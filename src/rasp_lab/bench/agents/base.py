@@ -46,16 +46,18 @@ class Run:
 class ScalarAgent(ABC):
     """An agent that minimises one number: remembers what it asked, and folds metrics into that number.
 
-    A single metric is passed on as it is, negated where more is better. Several are composed as in the paper. A failure
-    counts as the worst number seen so far; failures before any number wait for it.
+    A single metric is passed on as it is, negated where more is better. Several are composed as in the paper; with
+    `composed` a single one is, too. A failure counts as the worst number seen so far; failures before any number wait
+    for it.
     """
 
-    def __init__(self, task: Task, seed: int) -> None:
+    def __init__(self, task: Task, seed: int, *, composed: float = 0.0) -> None:
         self.task = task
         self.dim = task.space.dim
         self.rng = np.random.default_rng(seed)
         self.asked = 0
         self._composer = RealErrorComposer(task.metrics)
+        self._composed = bool(composed)
         self._pending: dict[str, Run] = {}
         self._failed: deque[Run] = deque(maxlen=MAX_PENDING)
         self._worst: float | None = None
@@ -104,7 +106,7 @@ class ScalarAgent(ABC):
 
     def _fold(self, metrics: Mapping[str, float]) -> float:
         values = self._composer.check(metrics)
-        if len(values) > 1:
+        if self._composed or len(values) > 1:
             return self._composer.compose(values)
         ((name, value),) = values.items()
         return value if self.task.metrics[name].direction == "min" else -value

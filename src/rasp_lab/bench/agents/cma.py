@@ -43,8 +43,8 @@ class Search:
 
 
 class CmaEs(ScalarAgent):
-    def __init__(self, task: Task, seed: int) -> None:
-        super().__init__(task, seed)
+    def __init__(self, task: Task, seed: int, *, composed: float = 0.0) -> None:
+        super().__init__(task, seed, composed=composed)
         self._search = Search(task.default, SIGMA)
 
     def suggest(self, context: Array) -> Array:

@@ -23,8 +23,8 @@ class GpUcb(ScalarAgent):
     Contexts are standardised over the window, so that the fit starts at a sensible scale. Losses are too, by the GP.
     """
 
-    def __init__(self, task: Task, seed: int, *, kappa: float = KAPPA) -> None:
-        super().__init__(task, seed)
+    def __init__(self, task: Task, seed: int, *, kappa: float = KAPPA, composed: float = 0.0) -> None:
+        super().__init__(task, seed, composed=composed)
         self.kappa = kappa
         self.scales = self.dim + (task.context_dim if task.context_dim <= MOST_SCALES else 1)
         self.window = Window(WINDOW)

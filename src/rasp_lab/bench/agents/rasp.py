@@ -9,7 +9,7 @@ from rasp_lab.bench.domains.base import Task
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.paper import PAPER
 from rasp_tuner.presets import named
-from rasp_tuner.tuner import Tuner
+from rasp_tuner.tuner import BUDGET, Tuner
 
 
 class Rasp:
@@ -26,6 +26,7 @@ class Rasp:
         preset: str = "default",
         settings: Mapping[str, float] | None = None,
         masked: bool = False,
+        budget: float | None = BUDGET,
     ) -> None:
         self.task = task
         self.masked = masked
@@ -34,8 +35,9 @@ class Rasp:
             task.metrics,
             task.context_dim or None,
             task.space.from_unit(task.default),
-            preset=named(preset, {**(task.paper_constants if preset == "paper" else {}), **(settings or {})}),
+            preset=named(preset, {**(task.paper_constants if preset != "default" else {}), **(settings or {})}),
             seed=seed,
+            budget=budget,
         )
 
     def ask(self, context: Array) -> tuple[str, Array]:

@@ -72,15 +72,17 @@ def as_verdict(claim_holds: bool) -> ClaimVerdict:
     return "holds" if claim_holds else "does not hold"
 
 
-def against_peers(data: ClaimInputs, agent: str) -> list[tuple[bool, float]] | None:
-    """Of each of the nine: whether it has less regret than the stronger of the paper's two peers, and the p-value."""
+def against_peers(
+    data: ClaimInputs, agent: str, peers: Sequence[str] = PAPERS_PEERS
+) -> list[tuple[bool, float]] | None:
+    """Of each of the nine: whether it has less regret than the strongest of the peers, and the p-value."""
     told = []
     for domain in SYNTHETIC:
-        known = data.regret(domain, agent, *PAPERS_PEERS)
+        known = data.regret(domain, agent, *peers)
         if known is None:
             return None
         totals = {name: r.sum(axis=1) for name, r in known.items()}
-        best = min((totals[peer] for peer in PAPERS_PEERS), key=lambda total: float(total.mean()))
+        best = min((totals[peer] for peer in peers), key=lambda total: float(total.mean()))
         told.append((bool(totals[agent].mean() < best.mean()), stats.paired_p(totals[agent], best)))
     return told
 

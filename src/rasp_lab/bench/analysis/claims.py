@@ -8,7 +8,7 @@ from rasp_lab.bench.analysis.metrics import Runs
 from rasp_lab.bench.domains import STREAMS, SYNTHETIC
 from rasp_lab.bench.runner.timing import DOMAIN, STREAM, StepTimes
 
-OURS = ("rasp-paper", "rasp")
+OURS = ("rasp-paper", "rasp-repaired", "rasp")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ PANELS = 5  # beside each other
 OTHERS = (
     *("tab:orange", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan"),
     *("gold", "teal", "navy", "plum", "slategray", "darkkhaki"),
+    *("chocolate", "yellowgreen", "mediumpurple", "crimson", "steelblue"),
 )
 
 

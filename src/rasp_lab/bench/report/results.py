@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from rasp_lab import REPOSITORY
-from rasp_lab.bench.agents import AGENTS
+from rasp_lab.bench.agents import AGENTS, OF_PAPER_PAGE
 from rasp_lab.bench.analysis import summary
 from rasp_lab.bench.analysis.metrics import Runs, load
 from rasp_lab.bench.domains import short_name
@@ -29,7 +29,7 @@ NOTES = "origins.json"  # in DIR: the engines of its runs
 
 def plan(seeds: int) -> list[Cell]:
     """Every run of the page, slow agents last."""
-    cells = suites.cells("all", list(AGENTS), seeds) + plan_worlds(seeds)
+    cells = suites.cells("all", [name for name in AGENTS if name not in OF_PAPER_PAGE], seeds) + plan_worlds(seeds)
     return sorted(cells, key=lambda cell: cell.agent in suites.SLOW)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rasp_lab.bench.agents import AGENTS, create
+from rasp_lab.bench.agents import AGENTS, OF_PAPER_PAGE, create
 from rasp_lab.bench.agents.random import RandomSearch
 from rasp_lab.bench.checks import RULES, ContractBroken, Subject, check_agent, memory_is_bounded, usual_task
 
@@ -17,6 +17,7 @@ UNMEASURED = {  # agents whose memory is not measured here over the 600 steps of
         ("rasp", "rasp-no-memory", "rasp-paper", "rasp-paper-no-memory", "rasp-paper-mlp"),
         "tests/contract measures both presets over thousands of steps",
     ),
+    **dict.fromkeys(OF_PAPER_PAGE, "the arrays of preset paper, and two more"),
 }
 
 

@@ -1,0 +1,68 @@
+"""The measured part of docs/PAPER.md: between two marks, written from tables; long ones are CSV files beside it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rasp_lab.bench.report.tables import markdown
+from rasp_lab.pages import csv_tables
+from rasp_lab.paper.plan import CHOSEN_ON
+from rasp_lab.paper.tables import FILES
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files.snapshot import write as write_whole
+from rasp_tuner.page.html_page import Table
+
+FOLDER = "results/paper"  # of the tables, beside the page
+START, END = "<!-- measured: make paper -->", "<!-- end of what was measured -->"
+
+
+def write(found: Mapping[str, Table], verdict: str, page: Path) -> None:
+    """Write the tables into FOLDER beside the page, and its measured part."""
+    text = page.read_text() if page.is_file() else f"# The paper, measured\n\n{START}\n{END}\n"
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise InvalidValue(f"{page} must have the lines {START!r} and {END!r}: what was measured goes between them")
+    for name, table in found.items():
+        csv_tables.write(page.parent / FOLDER / f"{name}.csv", table)
+    write_whole(page, f"{before}{START}\n\n{part(found, verdict)}\n\n{END}{after}".encode())
+
+
+def part(found: Mapping[str, Table], verdict: str) -> str:
+    """The text between the marks."""
+    chosen = ", ".join(domain[0] for domain in CHOSEN_ON)
+    said = {
+        "readings": (
+            "### Readings",
+            "Regret of 100 steps on the nine domains relative to `static` (geometric mean ± standard error over seeds),"
+            " and on how many of the nine a reading has less regret than the better of CMA-ES and GP-UCB:",
+        ),
+        "bridge": (
+            "### From `paper` to `default`",
+            "Each row has what the rows above it have. The effect is relative to the row above:",
+        ),
+        "repaired": (
+            "### Repaired",
+            f"{verdict} Its changes were chosen on domains {chosen} and even seeds; *unseen* marks the others."
+            " p is of a paired t-test against the better of the two:",
+        ),
+    }
+    parts = [f"{title}\n\n{words}\n\n{markdown(found[name])}" for name, (title, words) in said.items() if name in found]
+    if "claims" in found:
+        parts += ["### Claims", claims(found["claims"])]
+    files = ", ".join(f"[{name}.csv]({FOLDER}/{name}.csv) ({what})" for name, what in FILES.items() if name in found)
+    return "\n\n".join([*parts, f"Tables: {files}. `out/paper/report.html` has Figures 2 to 5."])
+
+
+def claims(table: Table) -> str:
+    """How many of the paper's claims hold, agent by agent."""
+    head, rows = table
+    verdicts: dict[str, list[str]] = {}
+    for row in rows:
+        if row[head.index("verdict")] != "not measured" and row[head.index("where")] != "not in the paper":
+            verdicts.setdefault(row[head.index("agent")], []).append(row[head.index("verdict")])
+    counts = [
+        f"{sum(verdict.startswith('holds') for verdict in own)} of {len(own)} hold for `{agent}`"
+        for agent, own in verdicts.items()
+        if len(own) > 1
+    ]
+    return f"Of what the paper claims in its text, Figures 2 to 5 and Table 4, {', '.join(counts)}."
