@@ -235,6 +235,13 @@ class Engine:
     def better(self, context: Array, point: Array) -> float:
         return float(self.versus(context, point).better)
 
+    def stake(self, context: Array, point: Array) -> float:
+        engine, context = self.answers(context)
+        if not engine.objective.seen:
+            return 0.0
+        offer = engine.beside(engine.believe(context), point)
+        return max(float(engine.objective.relative(offer.mean + offer.deviation, offer.level)), 0.0)
+
     @property
     def factor(self) -> float:
         """How much wider than believed intervals must be to hold nine outcomes in ten."""

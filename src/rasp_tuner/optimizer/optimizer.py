@@ -85,6 +85,12 @@ class Model(Protocol):
         Something must have been learned.
         """
 
+    def stake(self, context: Array, point: Array) -> float:
+        """By what share of the default's loss a run of a point may be worse than the default; 0 where nothing is known.
+
+        That is what is expected, and one deviation; at least 0.
+        """
+
     def alike(self, context: Array) -> tuple[float, float] | None:
         """How many earlier runs were in a situation like this, and how many runs ago the latest was; not finite where
         memory does not say. None where it counts no runs, and while the context is ignored.

@@ -154,6 +154,11 @@ class PaperOptimizer:
         """Not known, as `expect` is not."""
         del context, point
 
+    def stake(self, context: Array, point: Array) -> float:
+        """Not known."""
+        del context, point
+        return 0.0
+
     @property
     def own_metric(self) -> None:
         """Errors are composed, also of one metric."""

@@ -13,8 +13,9 @@ from rasp_tuner.base.checks import show
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.optimizer import Optimizer
-from rasp_tuner.policy.evaluate import Value, read_context, walk
-from rasp_tuner.policy.report import PolicyLoss, PolicyReport
+from rasp_tuner.policy.evaluate import WEIGHTS, Value, read_context, walk
+from rasp_tuner.policy.explore import Explore, Setting, settings_of, version_of
+from rasp_tuner.policy.report import Explored, PolicyLoss, PolicyReport
 from rasp_tuner.policy.tree import Column, Node, grow, leaves_of
 from rasp_tuner.space import Space
 from rasp_tuner.types import LIMIT_KEPT
@@ -41,6 +42,7 @@ class Source:
     recommended: Callable[[Array], Array]  # a context [d_c] -> a legal point [d]
     fields: Sequence[Mapping[str, Any]]  # of the context
     learned: int
+    explore: Explore | None = None
 
 
 def fields_of(schema: Mapping[str, Mapping[str, Any]] | Sequence[str] | int | None) -> list[dict[str, Any]]:
@@ -112,11 +114,41 @@ def policy_of(source: Source, situations: Sequence[Situation], leaves: int) -> P
         "default": source.space.from_unit(source.default),
         "tree": tree,
     }
+    explored = None
+    if source.explore is not None:
+        explored = _with_settings(source, source.explore, tree, points, grown_from, rng)
+        policy["explore"] = {"version": version_of(policy), "salt": source.explore.salt}
     loss = _measured(model, tree, points, held_out, rng)
     metric = source.optimizer.model.own_metric
     report = PolicyReport(len(points), len(grown_from), len(held_out), metric, loss, _notes(source.fields, grown_from))
+    report = replace(report, explored=explored)
     said = {"metric": metric, "contexts": len(held_out), **asdict(loss)} if loss is not None else None
     return replace(report, policy={**policy, "loss": said, "words": str(report)})
+
+
+def _with_settings(
+    source: Source,
+    how: Explore,
+    tree: Node,
+    points: Sequence[Array],
+    situations: Sequence[Situation],
+    rng: np.random.Generator,
+) -> Explored:
+    """Give every leaf its settings; what exploring comes to on average."""
+    met: dict[int, list[Array]] = {}
+    for context, values in situations:
+        met.setdefault(walk(tree, values)["leaf"], []).append(context)
+    others = stake = 0.0
+    for leaf, point in zip(leaves_of(tree), points, strict=True):
+        found = settings_of(how, met.get(leaf["leaf"], []), leaf["share"], point, source.default, rng)
+        leaf["settings"] = [_setting_json(source.space, one) for one in found]
+        others += leaf["share"] * sum(one.weight for one in found[1:]) / WEIGHTS
+        stake += leaf["share"] * sum(one.weight * one.stake for one in found[1:]) / WEIGHTS
+    return Explored(others, stake)
+
+
+def _setting_json(space: Space, setting: Setting) -> dict[str, Any]:
+    return {"params": space.from_unit(setting.point), "weight": setting.weight, "stake": round(setting.stake, 6)}
 
 
 class _Forecasts:
