@@ -15,9 +15,9 @@ import numpy as np
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.policy.evaluate import MOST_SETTINGS, WEIGHTS
 
-DRAWS = 32  # of what the tuner would ask for, in contexts of a leaf
+DRAWS = 16  # of what the tuner would ask for, in contexts of a leaf
 LOOKS = 4.0  # runs of a leaf that may explore before the next export, whatever the budget says
-MOST_EXPLORED = 0.5  # of the runs of a leaf, if more than those are expected
+MOST_EXPLORED = 0.1  # of the runs of a leaf, if more than those are expected
 LEAST_DEFAULT = 0.01  # of the runs of a leaf have the default: what is gained against it stays measurable
 
 Stake = Callable[[Array, Array], float]  # of a point [d] in a context [d_c]: see Model.stake
