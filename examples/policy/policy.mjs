@@ -81,15 +81,16 @@ export function paramsOf(policy, context) {
 /** What this key runs in this context. Without a key, and if the policy does not explore: what is recommended. */
 export function pickOf(policy, context, key) {
   const leaf = leafOf(policy, context);
-  if (leaf === null) return { params: { ...policy.default }, leaf: -1, setting: 0, probability: null };
+  const version = policy.explore?.version ?? null;
+  if (leaf === null) return { params: { ...policy.default }, leaf: -1, setting: 0, probability: null, version };
   const name = ["string", "number", "boolean"].includes(typeof key) ? textOf(key) : null;
-  if (!policy.explore || typeof name !== "string")
-    return { params: { ...leaf.params }, leaf: leaf.leaf, setting: 0, probability: null };
+  if (version === null || typeof name !== "string")
+    return { params: { ...leaf.params }, leaf: leaf.leaf, setting: 0, probability: null, version };
   let bucket = bucketOf(policy.explore.salt, name);
   let setting = 0; // weights sum to WEIGHTS, so that one of them holds the bucket
   while ((bucket -= leaf.settings[setting].weight) >= 0) setting++;
   const { params, weight } = leaf.settings[setting];
-  return { params: { ...params }, leaf: leaf.leaf, setting, probability: weight / WEIGHTS };
+  return { params: { ...params }, leaf: leaf.leaf, setting, probability: weight / WEIGHTS, version };
 }
 
 /** 0 to 9,999, the same for a key wherever it is computed; as if drawn at random for each salt. */

@@ -371,6 +371,20 @@ class TunerView:
         be learned (docs/EDGE.md). A number says how many outcomes are expected before the next export. Keys are drawn
         anew with another `salt`.
         """
+        report = self.policy(leaves, contexts, texts=texts, explore=explore, salt=salt)
+        snapshot.write(path, (json.dumps(report.policy, indent=1) + "\n").encode())
+        return report
+
+    def policy(
+        self,
+        leaves: int = 16,
+        contexts: Iterable[Context] | None = None,
+        *,
+        texts: Mapping[str, Iterable[str]] | None = None,
+        explore: bool | int = False,
+        salt: str | None = None,
+    ) -> "PolicyReport":
+        """What `export` writes, in `policy` of the report."""
         from rasp_tuner.policy import export  # few programs export: the others start without it
 
         most = whole("leaves", leaves, 1, export.MOST_LEAVES)
@@ -389,9 +403,7 @@ class TunerView:
         recommended = (lambda _: self._default) if explore and self._frozen_at_default else self._recommended
         parts = (self._space, self._default, self._optimizer, recommended, fields, self._lineage.total)
         explored = None if explore is False else self._explore(explore, salt)
-        report = export.policy_of(export.Source(*parts, explored), situations, most)
-        snapshot.write(path, (json.dumps(report.policy, indent=1) + "\n").encode())
-        return report
+        return export.policy_of(export.Source(*parts, explored), situations, most)
 
     def _explore(self, explore: bool | int, salt: str | None) -> "Explore":
         """How a policy explores: as this tuner would."""

@@ -126,8 +126,9 @@ def test_a_frozen_tuner_explores_nothing(tmp_path):
 
 def test_without_a_key_or_with_a_wrong_context_nothing_is_drawn(young, tmp_path):
     policy = exported(young, tmp_path)[1]
-    assert pick_of(policy, [100.5]) == (pick_of(policy, [100.5]).params, pick_of(policy, [100.5], "a").leaf, 0, None)
-    assert pick_of(policy, ["many"], "a") == ({"pool": 16}, -1, 0, None)
+    pick, version = pick_of(policy, [100.5], "a"), policy["explore"]["version"]
+    assert pick_of(policy, [100.5])[1:] == (pick.leaf, 0, None, version)
+    assert pick_of(policy, ["many"], "a") == ({"pool": 16}, -1, 0, None, version)
 
 
 @pytest.mark.parametrize(

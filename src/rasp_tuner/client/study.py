@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rasp_tuner.client.edge import Edge
 from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
 from rasp_tuner.client.transport import Transport
 from rasp_tuner.gain.versus_default import VersusDefault
@@ -124,6 +125,21 @@ class Study:
     ) -> Observed:
         """Whether it was new; a repeated key changes nothing. Without a key one is made, so retries are safe."""
         return self._run(self._calls.observe(context, params, metrics, key))
+
+    def tell_sums(self, source: str, sequence: int, sums: Sequence[Mapping[str, Any]]) -> Observed:
+        """Whether sums of runs were new; what a source sends twice under one number counts once (docs/EDGE.md)."""
+        return self._run(self._calls.tell_sums(source, sequence, sums))
+
+    def policy(self, outcomes: int | None = None, version: str | None = None) -> dict[str, Any] | None:
+        """A policy that explores, for decisions without a request; None if it is still the one of this version.
+
+        `outcomes`: how many are expected before the next one is fetched.
+        """
+        return self._run(self._calls.policy(outcomes, version))
+
+    def edge(self, every_s: float = 1.0) -> Edge:
+        """Decisions without a request: a policy that is kept fresh, and what comes of it, told as sums."""
+        return Edge(self, every_s)
 
     def recommend(self, context: Context = None) -> Params:
         """The best parameters known, without exploring; falls back as `ask` does."""

@@ -164,6 +164,18 @@ class StudyCalls:
         status: Observed = (yield from self._post("observe", body))["status"]
         return status
 
+    def tell_sums(self, source: str, sequence: int, sums: Sequence[Mapping[str, Any]]) -> Steps[Observed]:
+        body = {"source": source, "sequence": sequence, "sums": list(sums)}
+        status: Observed = (yield from self._post("tells", body))["status"]
+        return status
+
+    def policy(self, outcomes: int | None, version: str | None) -> Steps[dict[str, Any] | None]:
+        """A policy; None if it is still the one of this version."""
+        path = f"{self.path}/policy" + ("" if outcomes is None else f"?outcomes={outcomes}")
+        known = None if version is None else {"If-None-Match": f'"{version}"'}
+        policy: dict[str, Any] | None = (yield from self._exchange.call(Request("GET", path, headers=known))).body
+        return policy
+
     def recommend(self, context: Context) -> Steps[Params]:
         seen = context_json(context)
         request = Request("POST", f"{self.path}/recommend", {"context": seen})

@@ -160,7 +160,7 @@ class Engine:
         del rng  # nothing here is left to chance
         if repeats is not None:
             losses, scatter = self.objective.of_repeats(metrics, repeats.variances)
-            trial = RunOutcome(point, context, losses, False, asked, None, repeats.count, scatter, repeats.ago)
+            trial = RunOutcome(point, context, losses, False, asked, None, repeats.runs, scatter, repeats.ago)
         else:
             trial = RunOutcome(point, context, self.objective.to_minimise(metrics), False, asked)
         if stopped:
@@ -438,7 +438,7 @@ class Engine:
 
     def _learn(self, trial: RunOutcome) -> LearnResult:
         """Book, score and learn a trial."""
-        point, context, losses, failed, asked, ended, count, *_ = trial
+        point, context, losses, failed, asked, ended, runs, *_ = trial
         measured = not failed and ended is None
         self._stops.observe(ended is not None)
         error: float = self.objective.target(losses)
@@ -455,12 +455,12 @@ class Engine:
                 paid = float(self.objective.relative(ended - known.level, known.level))
             else:
                 paid = 0.0 if hindsight else safety.cost(self.objective, known, error, belief.noise, failed)
-            self._budget.record(paid, times=count)
+            self._budget.record(paid, times=runs)
         if asked is not None and self._is_measured:
             offer = None if belief is None else self.beside(belief, point)
-            noise = 0.0 if belief is None else belief.noise / count
+            noise = 0.0 if belief is None else belief.noise / runs
             self._measured.learn(self.objective, trial, self._at_default(point), offer, noise, self.wider)
-        if belief is not None and forecast is not None and self.objective.seen >= 2 and measured and count == 1:
+        if belief is not None and forecast is not None and self.objective.seen >= 2 and measured and runs == 1:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
         changed = measured and self.objective.observe(losses)
@@ -586,7 +586,7 @@ class Engine:
         trial, told = trials.one(), self._told
         if told is not None and np.array_equal(told.point, trial.point) and np.array_equal(told.context, trial.context):
             trial = trial._replace(
-                count=told.count, scatter=told.scatter, ago=told.ago
+                runs=told.runs, scatter=told.scatter, ago=told.ago
             )  # what was put aside counts as one run
         result = self._learn(trial)
         self._result = self._result if again else result

@@ -65,7 +65,7 @@ class Expected(NamedTuple):
 class Repeats(NamedTuple):
     """That metrics are means of so many runs of one point in one situation, and how far these scattered."""
 
-    count: int
+    runs: int
     variances: Mapping[str, float]  # of the runs around the mean, by metric
     ago: int = 0  # samples learned since they ran: those that ran at the same time
 

@@ -45,6 +45,7 @@ class Pick(NamedTuple):
     leaf: int  # -1: the context is wrong, and the default runs
     setting: int  # its place in the leaf; 0: what is recommended there
     probability: float | None  # with which a key gets this setting here; None where nothing was drawn
+    version: str | None = None  # of the policy; None of one that does not explore
 
 
 Value = float | str | None  # of a field, as tests compare it; None: missing
@@ -127,18 +128,18 @@ def params_of(policy: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
 
 def pick_of(policy: Mapping[str, Any], context: Any = None, key: Any = None) -> Pick:
     """What this key runs in this context. Without a key, and if the policy does not explore: what is recommended."""
-    leaf = leaf_of(policy, context)
+    leaf, version = leaf_of(policy, context), (policy.get("explore") or {}).get("version")
     if leaf is None:
-        return Pick(dict(policy["default"]), -1, 0, None)
+        return Pick(dict(policy["default"]), -1, 0, None, version)
     name = _text(key) if isinstance(key, (str, Real)) else None
-    if policy.get("explore") is None or not isinstance(name, str):
-        return Pick(dict(leaf["params"]), leaf["leaf"], 0, None)
+    if version is None or not isinstance(name, str):
+        return Pick(dict(leaf["params"]), leaf["leaf"], 0, None, version)
     bucket, setting = bucket_of(policy["explore"]["salt"], name), 0
     while bucket >= leaf["settings"][setting]["weight"]:  # weights sum to WEIGHTS, so that one of them holds the bucket
         bucket -= leaf["settings"][setting]["weight"]
         setting += 1
     one = leaf["settings"][setting]
-    return Pick(dict(one["params"]), leaf["leaf"], setting, one["weight"] / WEIGHTS)
+    return Pick(dict(one["params"]), leaf["leaf"], setting, one["weight"] / WEIGHTS, version)
 
 
 def bucket_of(salt: str, key: str) -> int:

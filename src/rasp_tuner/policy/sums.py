@@ -39,13 +39,13 @@ class OutcomeSums:
         if pick.leaf < 0:
             return
         values = {name: float(value) for name, value in metrics.items()}
-        place = (pick.leaf, pick.setting, *self._told_apart(context))
+        place = (pick.version, pick.leaf, pick.setting, *self._told_apart(context))
         if place not in self._sums and len(self._sums) >= MOST_SUMS:
-            place = place[:2]
+            place = place[:3]
         one = self._sums.get(place)
         if one is None:
             one = self._sums[place] = {
-                "policy": self.policy["explore"]["version"], "leaf": pick.leaf, "setting": pick.setting,
+                "policy": pick.version, "leaf": pick.leaf, "setting": pick.setting,
                 "params": pick.params, "probability": pick.probability, "contexts": [], "count": 0,
                 "metrics": {name: {"sum": 0.0, "squares": 0.0} for name in values},
             }  # fmt: skip

@@ -177,16 +177,16 @@ class GpFamily:
             if row >= 0 and odd > SURPRISING:  # as far as before from what was expected?
                 apart = float((losses - stored["losses"][row]) @ s["weights"])
                 row = row if apart * apart <= 2.0 * SURPRISING * belief.noise else -1
-        if trial.scatter is not None and trial.count > 1:
-            self._note_scatter(trial.count, trial.scatter)
+        if trial.scatter is not None and trial.runs > 1:
+            self._note_scatter(trial.runs, trial.scatter)
         if row >= 0:
-            self._join(row, context, losses, now, trial.ended is None, trial.count)
+            self._join(row, context, losses, now, trial.ended is None, trial.runs)
         else:
             stored.append(point, context, losses, now, trial.failed)
-            stored["counts"][-1] = trial.count
+            stored["counts"][-1] = trial.runs
             self._kept = np.append(self._kept, -1)
         self._any_failed |= trial.failed
-        stored["own"][-1] += trial.count * (trial.asked is not None and trial.ended is None)
+        stored["own"][-1] += trial.runs * (trial.asked is not None and trial.ended is None)
         self._judge(gap, odd, row >= 0, now)
         s["clock"] = s["clock"] + [1.0, 0.0]
         while stored.count > MOST_ROWS:

@@ -53,9 +53,9 @@ class QuadraticFamily:
     def learn(self, trial: RunOutcome, belief: Any, forecast: ByExpert | None) -> None:
         """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
         self.one.learn(trial, belief, forecast)
-        if trial.scatter is not None and trial.count > 1:
+        if trial.scatter is not None and trial.runs > 1:
             with one_thread():
-                weigh(self.dims, self.tuners, self.default, trial.point, trial.losses, trial.count, trial.scatter)
+                weigh(self.dims, self.tuners, self.default, trial.point, trial.losses, trial.runs, trial.scatter)
 
     def bill(self, prices: Prices) -> None:
         del prices  # booked once and for all: sums do not know which of them were suggested
