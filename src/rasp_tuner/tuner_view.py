@@ -400,6 +400,11 @@ class TunerView:
                 [] if isinstance(self._encoder, ContextShield) else self._contexts_on_record(export.MOST_TREE_CONTEXTS)
             )
             situations = [export.seen_situation(fields, seen, decode(seen), known) for seen in kept]
+            if explore and fields and (isinstance(self._encoder, ContextShield) or not self._record.keeps_context):
+                raise InvalidValue(
+                    "contexts behind a shield, and those of more than 32 numbers, are not kept: give some, as in"
+                    " export(path, explore=True, contexts=[...])"
+                )
         recommended = (lambda _: self._default) if explore and self._frozen_at_default else self._recommended
         parts = (self._space, self._default, self._optimizer, recommended, fields, self._lineage.total)
         explored = None if explore is False else self._explore(explore, salt)
@@ -419,7 +424,7 @@ class TunerView:
         ):
             if refused:
                 raise InvalidValue(f"explore: {why}; export without it")
-        first = not self._ledger.issued and not self._lineage.held
+        first, budget = not self._ledger.issued and not self._lineage.held, self.budget()
 
         def asked(seen: Array, rng: np.random.Generator) -> Array:
             proposal = None if first else self._optimizer.propose(seen, self._current, rng)
@@ -430,6 +435,7 @@ class TunerView:
             self._optimizer.model.stake,
             self._preset.constants.get("budget"),
             LEAST_DEFAULT if self._holdout is None else self._holdout,
+            0.0 if budget is None else max(budget.left, 0.0),
             outcomes,
             named(self._lineage.seed, list(self._space.knobs)) if salt is None else salt,
         )

@@ -16,8 +16,9 @@ from rasp_tuner.base.numerics import Array
 from rasp_tuner.policy.evaluate import MOST_SETTINGS, WEIGHTS
 
 DRAWS = 16  # of what the tuner would ask for, in contexts of a leaf
-LOOKS = 4.0  # runs of a leaf that may explore before the next export, whatever the budget says
-MOST_EXPLORED = 0.1  # of the runs of a leaf, if more than those are expected
+LOOKS = 8.0  # runs of a leaf that may explore before the next export, whatever the budget says
+MOST_EXPLORED = 0.1  # of the runs of a leaf, if more than those are expected, have settings with a stake
+MOST_OTHERS = 0.5  # of the runs of a leaf have settings that are not what is recommended
 LEAST_DEFAULT = 0.01  # of the runs of a leaf have the default: what is gained against it stays measurable
 
 Stake = Callable[[Array, Array], float]  # of a point [d] in a context [d_c]: see Model.stake
@@ -31,6 +32,7 @@ class Explore:
     stake: Stake
     budget: float | None  # share of the default's loss that exploring may cost on average; None: any
     default_share: float  # of the runs that have the default, at least
+    left: float  # of the budget up to now, in steps of the default's loss
     outcomes: int | None  # expected before the next export; None: many
     salt: str
 
@@ -82,13 +84,21 @@ def _looks(how: Explore, contexts: Sequence[Array], rng: np.random.Generator) ->
 
 def _bounded(wanted: list[float], stakes: list[float], how: Explore, share: float) -> list[float]:
     """Shares of the runs, as wanted or all by the same factor less."""
-    total, cost = sum(wanted), float(np.dot(wanted, stakes))
-    if total == 0.0:
-        return wanted
-    affordable = 1.0 if how.budget is None or cost == 0.0 else how.budget / cost
-    few = 0.0 if how.outcomes is None else LOOKS / max(how.outcomes * share * total, LOOKS)
-    factor = min(1.0, max(few, min(affordable, MOST_EXPLORED / total)))
-    return [factor * part for part in wanted]
+    free = sum(part for part, stake in zip(wanted, stakes, strict=True) if stake == 0.0)
+    risked, cost = sum(wanted) - free, float(np.dot(wanted, stakes))
+    allowed, few = how.budget or 0.0, 0.0
+    if how.outcomes is not None:
+        allowed = max(allowed, how.left / how.outcomes)
+        few = LOOKS / max(how.outcomes * share, LOOKS)
+    affordable = 1.0 if how.budget is None or cost == 0.0 else allowed / cost
+    risk = min(1.0, max(_part(few, risked), min(affordable, _part(MOST_EXPLORED, risked))))
+    whole = _part(max(few, MOST_OTHERS), free + risk * risked)
+    return [whole * part * (1.0 if stake == 0.0 else risk) for part, stake in zip(wanted, stakes, strict=True)]
+
+
+def _part(most: float, of: float) -> float:
+    """The factor that brings a share down to the most that it may be."""
+    return 1.0 if of <= most else most / of
 
 
 def _mean_stake(stake: Stake, contexts: Sequence[Array], point: Array) -> float:
