@@ -3,8 +3,9 @@
 python -m rasp_lab.experiments.edge_regret
 python -m rasp_lab.experiments.edge_regret --steps 300 --every 10,100 --seeds 4
 
-Eight of the paper's nine domains: contexts of 768 numbers are not for a tree. Regret is a share of that of the default; the last line is the geometric mean over domains,
-and what it is of asking each time. Every outcome has a key of its own.
+Eight of the paper's nine domains: contexts of 768 numbers are not for a tree. Regret is a share of that of the default.
+The last line is the geometric mean over domains, and how many times that of asking each time it is. Every outcome has
+a key of its own.
 """
 
 import argparse

@@ -85,9 +85,8 @@ def measured(server: ServerProcess, sources: int, outcomes: int, seconds: int) -
         time.sleep(max(due - time.monotonic(), 0.0))
     took = time.monotonic() - started
     share = (server.cpu_s() - cpu) / took
-    print(
-        "| outcomes a second | requests a second | share of a core | outcome to policy, median, worst | first, last mean |"
-    )
+    heads = ["outcomes a second", "requests a second", "share of a core", "outcome to policy", "mean: first, last"]
+    print("| " + " | ".join(heads) + " |")
     print("|---|---|---|---|---|")
     print(
         f"| {told / took:,.0f} | {sources * seconds / took:.1f} | {share:.0%} | {np.median(waits):.2f} s,"

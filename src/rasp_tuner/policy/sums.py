@@ -10,7 +10,6 @@ A sum is of one setting in one leaf, and of equal texts and flags of the context
 at random, since a model learns in which situation something ran.
 """
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,11 +21,11 @@ TEXT_KINDS = ("flag", "category", "name", "weekday")
 class OutcomeSums:
     """Sums since the latest `take`. Not for several threads at once."""
 
-    def __init__(self, policy: Mapping[str, Any], seed: int | None = None) -> None:
+    def __init__(self, policy: Mapping[str, Any], seed: int = 0) -> None:
         if policy.get("explore") is None:
             raise ValueError("the policy does not explore: export it with explore=True")
         self.policy = policy
-        self._random = random.Random(seed)  # noqa: S311  # which contexts are kept is no secret
+        self._drawn = seed
         self._texts = [field["name"] for field in policy["context"] if field["kind"] in TEXT_KINDS]
         self._names = [field["name"] for field in policy["context"]]
         self._sums: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -72,7 +71,8 @@ class OutcomeSums:
 
     def _keep(self, kept: list[Any], context: Any, count: int) -> None:
         """Any of `count` contexts is kept with the same probability."""
-        place = len(kept) if count <= CONTEXTS else self._random.randrange(count)
+        self._drawn = (6364136223846793005 * self._drawn + 1442695040888963407) % 2**64  # Knuth's generator
+        place = len(kept) if count <= CONTEXTS else (self._drawn >> 32) * count >> 32
         if place < CONTEXTS:
             plain = dict(context) if isinstance(context, Mapping) else list(context)
             kept[place : place + 1] = [plain]
