@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from serving import Process, running
 
-from rasp_tuner.client import Client
+from rasp_tuner.client import Client, Edge
 from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.policy.evaluate import check, pick_of
 from rasp_tuner.service.http import routes_edge
@@ -187,8 +187,6 @@ def some_policy(version="v1", pool=4):
 
 
 def test_an_edge_keeps_what_a_server_that_is_away_did_not_get():
-    from rasp_tuner.client.edge import Edge
-
     study = FakeStudy(some_policy())
     edge = Edge(study, every_s=3600.0)
     study.away = True
@@ -206,8 +204,6 @@ def test_an_edge_keeps_what_a_server_that_is_away_did_not_get():
 
 
 def test_a_pick_of_the_policy_before_counts_for_what_ran():
-    from rasp_tuner.client.edge import Edge
-
     study = FakeStudy(some_policy())
     with Edge(study, every_s=3600.0) as edge:
         old = edge.pick([1.0], "a")
@@ -229,7 +225,7 @@ def test_an_edge_learns_with_a_real_server(sqlite, monkeypatch):
             context=["qps"], default={"pool": 16},
         )  # fmt: skip
         means = []
-        with study.edge(every_s=3600.0) as edge:
+        with Edge(study, every_s=3600.0) as edge:
             for _ in range(8):
                 total = 0.0
                 for user in rng.integers(10**9, size=500):

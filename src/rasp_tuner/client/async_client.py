@@ -100,6 +100,12 @@ class AsyncStudy:
     ) -> Observed:
         return await self._run(self._calls.observe(context, params, metrics, key))
 
+    async def tell_sums(self, source: str, sequence: int, sums: Sequence[Mapping[str, Any]]) -> Observed:
+        return await self._run(self._calls.tell_sums(source, sequence, sums))
+
+    async def policy(self, outcomes: int | None = None, version: str | None = None) -> dict[str, Any] | None:
+        return await self._run(self._calls.policy(outcomes, version))
+
     async def recommend(self, context: Context = None) -> Params:
         return await self._run(self._calls.recommend(context))
 

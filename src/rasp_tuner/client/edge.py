@@ -5,7 +5,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from rasp_tuner.base.checks import number
@@ -27,7 +27,7 @@ class EdgeStudy(Protocol):
 
     def policy(self, outcomes: int | None = None, version: str | None = None) -> dict[str, Any] | None: ...
 
-    def tell_sums(self, source: str, sequence: int, sums: list[dict[str, Any]]) -> str: ...
+    def tell_sums(self, source: str, sequence: int, sums: Sequence[Mapping[str, Any]]) -> str: ...
 
 
 class Edge:

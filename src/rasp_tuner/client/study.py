@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rasp_tuner.client.edge import Edge
 from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
 from rasp_tuner.client.transport import Transport
 from rasp_tuner.gain.versus_default import VersusDefault
@@ -136,10 +135,6 @@ class Study:
         `outcomes`: how many are expected before the next one is fetched.
         """
         return self._run(self._calls.policy(outcomes, version))
-
-    def edge(self, every_s: float = 1.0) -> Edge:
-        """Decisions without a request: a policy that is kept fresh, and what comes of it, told as sums."""
-        return Edge(self, every_s)
 
     def recommend(self, context: Context = None) -> Params:
         """The best parameters known, without exploring; falls back as `ask` does."""
