@@ -2,6 +2,7 @@
 #include "policy.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -137,4 +138,47 @@ int policy_leaf(const policy_table *policy, const policy_value *context) {
 const policy_value *policy_params(const policy_table *policy, const policy_value *context) {
     int leaf = policy_leaf(policy, context);
     return policy->params + (leaf < 0 ? policy->leaf_count : leaf) * policy->knob_count;
+}
+
+/* The next byte of "salt/key"; -1 at the end. `part` says which of the three texts is being read. */
+static int next_byte(const char **at, const char *key, int *part) {
+    static const char *const slash = "/";
+    while (**at == 0) {
+        if (++*part > 2) return -1;
+        *at = *part == 1 ? slash : key;
+    }
+    return (unsigned char)*(*at)++;
+}
+
+/* MurmurHash3 of 32 bits with seed 0, of "salt/key", as 0 to POLICY_WEIGHTS - 1. */
+static int bucket_of(const char *salt, const char *key) {
+    uint32_t h = 0, k = 0, length = 0;
+    int part = 0, byte;
+    while ((byte = next_byte(&salt, key, &part)) >= 0) {
+        k |= (uint32_t)byte << 8 * (length++ & 3);
+        if (length & 3) continue;
+        k *= 0xcc9e2d51u;
+        h ^= (k << 15 | k >> 17) * 0x1b873593u;
+        h = (h << 13 | h >> 19) * 5 + 0xe6546b64u;
+        k = 0;
+    }
+    k *= 0xcc9e2d51u;
+    h ^= (k << 15 | k >> 17) * 0x1b873593u;
+    h ^= length;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    h ^= h >> 16;
+    return (int)((uint64_t)h * POLICY_WEIGHTS >> 32);
+}
+
+policy_pick policy_pick_of(const policy_table *policy, const policy_value *context, const char *key) {
+    policy_pick pick = {policy->params, policy_leaf(policy, context), 0, -1.0};
+    pick.params += (pick.leaf < 0 ? policy->leaf_count : pick.leaf) * policy->knob_count;
+    if (pick.leaf < 0 || !policy->salt || !key) return pick;
+    const int first = policy->settings_at[pick.leaf];
+    int bucket = bucket_of(policy->salt, key);
+    while ((bucket -= policy->weights[first + pick.setting]) >= 0) pick.setting++;
+    pick.params = policy->settings + (first + pick.setting) * policy->knob_count;
+    pick.probability = (double)policy->weights[first + pick.setting] / POLICY_WEIGHTS;
+    return pick;
 }

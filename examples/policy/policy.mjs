@@ -4,6 +4,10 @@
 //   const policy = check(JSON.parse(text));            // the text of policy.json
 //   const params = paramsOf(policy, { qps: 420, region: "eu" });
 //
+// A policy that explores (docs/EDGE.md) has several settings in a leaf; a key, as the id of a user, always gets the same:
+//
+//   const { params, leaf, setting, probability } = pickOf(policy, { qps: 420, region: "eu" }, "user-17");
+//
 // A context that is wrong gets the default. docs/POLICY.md has the format and the rules.
 
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
@@ -13,6 +17,10 @@ const MOMENT = new RegExp(
   "^(?:([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ](?=.)|$))?" +
     "(?:([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:[0-9]{2})?)?$",
 );
+
+const WEIGHTS = 10000; // that the settings of a leaf have together: a weight of 500 is a probability of 5%
+const MOST_SETTINGS = 8; // in a leaf
+const UTF8 = new TextEncoder();
 
 class Wrong extends Error {}
 
@@ -31,12 +39,16 @@ export function check(policy) {
   const kinds = new Map(fields.map((field) => [field.name, field.kind]));
   must(kinds.size === fields.length, "context must have every name once");
   must(isObject(policy.default), "default must hold parameters by name");
+  const explore = policy.explore ?? null;
+  const texts = typeof explore?.salt === "string" && typeof explore?.version === "string";
+  must(explore === null || texts, "explore must have a salt and a version, each a text");
   const nodes = [["tree", policy.tree]];
   while (nodes.length) {
     const [place, node] = nodes.pop();
     must(isObject(node), `${place} must be a leaf or a test`);
     if ("params" in node) {
       must(isObject(node.params) && Number.isInteger(node.leaf), `${place} must have a number as leaf and params`);
+      if (explore !== null) checkSettings(must, place, node.settings);
       continue;
     }
     const test = node.if;
@@ -52,9 +64,52 @@ export function check(policy) {
   return policy;
 }
 
+function checkSettings(must, place, settings) {
+  const count = Array.isArray(settings) ? settings.length : 0;
+  must(count >= 1 && count <= MOST_SETTINGS, `${place}.settings must be a list of 1 to ${MOST_SETTINGS} settings`);
+  const right = (one) => isObject(one) && isObject(one.params) && Number.isInteger(one.weight) && one.weight >= 0;
+  must(settings.every(right), `${place}.settings must each have params by name, and a weight of 0 or more`);
+  const sum = settings.reduce((total, one) => total + one.weight, 0);
+  must(sum === WEIGHTS, `${place}.settings must have weights that sum to ${WEIGHTS}`);
+}
+
 /** The parameters to run in this context; the default if the context is wrong. */
 export function paramsOf(policy, context) {
   return { ...(leafOf(policy, context)?.params ?? policy.default) };
+}
+
+/** What this key runs in this context. Without a key, and if the policy does not explore: what is recommended. */
+export function pickOf(policy, context, key) {
+  const leaf = leafOf(policy, context);
+  const version = policy.explore?.version ?? null;
+  if (leaf === null) return { params: { ...policy.default }, leaf: -1, setting: 0, probability: null, version };
+  const name = ["string", "number", "boolean"].includes(typeof key) ? textOf(key) : null;
+  if (version === null || typeof name !== "string")
+    return { params: { ...leaf.params }, leaf: leaf.leaf, setting: 0, probability: null, version };
+  let bucket = bucketOf(policy.explore.salt, name);
+  let setting = 0; // weights sum to WEIGHTS, so that one of them holds the bucket
+  while ((bucket -= leaf.settings[setting].weight) >= 0) setting++;
+  const { params, weight } = leaf.settings[setting];
+  return { params: { ...params }, leaf: leaf.leaf, setting, probability: weight / WEIGHTS, version };
+}
+
+/** 0 to 9,999, the same for a key wherever it is computed; as if drawn at random for each salt. */
+export const bucketOf = (salt, key) => Math.floor((murmur3(UTF8.encode(`${salt}/${key}`)) * WEIGHTS) / 2 ** 32);
+
+/** MurmurHash3 of 32 bits with seed 0. */
+export function murmur3(bytes) {
+  const whole = bytes.length & ~3;
+  let h = 0;
+  for (let at = 0; at < bytes.length; at += 4) {
+    let k = bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24); // beyond the end: 0
+    k = Math.imul(k, 0xcc9e2d51);
+    h ^= Math.imul((k << 15) | (k >>> 17), 0x1b873593);
+    if (at < whole) h = (Math.imul((h << 13) | (h >>> 19), 5) + 0xe6546b64) | 0;
+  }
+  h ^= bytes.length;
+  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+  return (h ^ (h >>> 16)) >>> 0;
 }
 
 /** The leaf of the tree that this context leads to; null if the context is wrong. */

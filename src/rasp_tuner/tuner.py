@@ -19,12 +19,13 @@ from rasp_tuner.gain.savings import HELD_OUT, MOST_HELD_OUT, Draw, Drawn, Saving
 from rasp_tuner.gain.versus_default import NORMAL_90, ForecastLedger, StepForecast, believed_deviation
 from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.optimizer.metric_table import beside_control, checked_metrics, near_level
-from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Expected, Proposal
+from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Expected, Proposal, Repeats
 from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, named, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.records.ledger import Answered, Ledger, Pending
 from rasp_tuner.records.lineage import Lineage
+from rasp_tuner.records.outcome_sum import OutcomeSum, outcome_sum
 from rasp_tuner.records.step_record import NOT_ASKED, StepRecord
 from rasp_tuner.space import Knob, Listed, MaxChange, Params, Space
 from rasp_tuner.space.max_change import Given as MaxChangeGiven
@@ -36,6 +37,7 @@ from rasp_tuner.types import Direction, Explanation, Goal, Metric, Suggestion, W
 log = logging.getLogger("rasp_tuner")  # never of contexts, which may be private
 SAME_POINT = 1e-9  # of the unit box: rounding
 LEAST_LEARNED = 3  # samples, before the default is forecast
+SUMS_ON_RECORD = 64  # rows for all sums that are told together
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
@@ -284,6 +286,43 @@ class Tuner(TunerView):
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
         self._optimizer.tell_failed(seen, point, self._rng)
         self._note(None, seen, point, None)
+
+    def tell_sums(self, sums: Iterable[Mapping[str, object]]) -> int:
+        """Learn runs that were added up before they were told, as `OutcomeSums.take` gives them; how many there were.
+
+        Each sum is of one setting: count, sum and sum of squares of each metric, and some contexts in which it ran. It
+        counts as all of its runs (docs/EDGE.md). Those with the version of a policy were suggested by this tuner.
+        """
+        if not isinstance(sums, Iterable) or isinstance(sums, str | Mapping):
+            raise InvalidValue(f"sums must be a list of sums, got {show(sums)}")
+        if self._preset.name == "paper":
+            raise InvalidValue('preset "paper" learns run by run: it cannot learn sums of runs')
+        metrics, has_context = self._optimizer.metrics, bool(self._encoder.dim)
+        found = [outcome_sum(f"sums[{i}]", one, metrics, has_context) for i, one in enumerate(sums)]
+        points = [self._space.to_unit(one.params, f"sums[{i}].params") for i, one in enumerate(found)]
+        for one in found:
+            for context in one.contexts:
+                self.check_context(context)
+        total = sum(one.count for one in found)
+        for i, (one, point) in enumerate(zip(found, points, strict=True)):
+            self._tell_sum(one, point, i, max(round(SUMS_ON_RECORD * one.count / total), 1))
+        if any(one.is_own for one in found):
+            self._current = points[max(range(len(found)), key=lambda i: found[i].count if found[i].is_own else 0)]
+        return total
+
+    def _tell_sum(self, one: OutcomeSum, point: Array, ago: int, rows: int) -> None:
+        """Learn a sum, so many after those that ran with it; up to `rows` of its contexts go on record."""
+        contexts = [self._encoder.encode(context) for context in one.contexts] or [np.zeros(0)]
+        seen, forecasts = np.mean(contexts, axis=0), dict[str, StepForecast]()
+        if one.is_own and self.learned >= LEAST_LEARNED:
+            forecasts = self._step_forecasts(seen, point)
+        repeats = Repeats(one.count, one.variances, ago)
+        self._optimizer.tell(seen, point, one.means, self._rng, point if one.is_own else None, repeats=repeats)
+        for context in contexts[:rows]:  # a mean of texts would be no text
+            self._record.add(self._lineage.total, NOT_ASKED, context, point, one.means)
+        self._lineage.add(seen, point, one.means, one.count)
+        if one.is_own:
+            self._forecasts.add(one.means, forecasts, point.tolist() == self._default.tolist(), one.count, one.count)
 
     def freeze(self, *, default: bool = False) -> None:
         """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned.
@@ -557,12 +596,16 @@ class Tuner(TunerView):
         weight = self._forecasts.stands_for(self._ledger.issued, len(self._optimizer.metrics))
         if not weight or self.learned < LEAST_LEARNED:
             return {}, weight
-        default, own = self._levels(record.context, [self._default, point])
+        return self._step_forecasts(record.context, point), weight
+
+    def _step_forecasts(self, context: Array, point: Array) -> dict[str, StepForecast]:
+        """What is expected of each metric in this context, beside the default."""
+        name, (default, own) = self._optimizer.model.own_metric, self._levels(context, [self._default, point])
         return {
             metric: StepForecast(level.mean, _deviation(level), _deviation(own[metric]), own[metric].mean)
             for metric, level in default.items()
             if name in (None, metric)
-        }, weight
+        }
 
     def _observe(
         self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float], stopped: bool = False

@@ -26,17 +26,18 @@ from rasp_tuner.optimizer.optimizer import ANY, Expected, Optimizer, Scope
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.records.ledger import Ledger, Pending
-from rasp_tuner.records.lineage import Lineage
+from rasp_tuner.records.lineage import Lineage, named
 from rasp_tuner.records.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.report import notebook
 from rasp_tuner.report.history import History
 from rasp_tuner.report.looks import LOOKED_AT_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
-from rasp_tuner.space import Knob, Listed, Params, Space
+from rasp_tuner.space import Knob, Listed, MaxChange, Params, Space
 from rasp_tuner.types import LIMIT_KEPT, Budget, Explanation, Margin, Revisit, Slots, Suggestion, Why
 from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
+    from rasp_tuner.policy.explore import Explore
     from rasp_tuner.policy.report import PolicyReport
     from rasp_tuner.report.situation_gains import SituationGain, SituationOracle
     from rasp_tuner.report.visits_on_record import SeenBefore
@@ -61,6 +62,11 @@ class TunerView:
     _savings: SavingsLedger  # measured
     _forecasts: ForecastLedger
     _default: Array  # [d]
+    _current: Array  # [d] what ran last
+    _frozen: bool
+    _frozen_at_default: bool
+    _holdout: float | None
+    _max_change: MaxChange | None
     _copy: Optimizer | None = None  # of the optimizer, made when it is needed
     _before: "SeenBefore | None" = None  # the visits on record, made when they are needed
 
@@ -355,13 +361,32 @@ class TunerView:
         contexts: Iterable[Context] | None = None,
         *,
         texts: Mapping[str, Iterable[str]] | None = None,
+        explore: bool | int = False,
+        salt: str | None = None,
     ) -> "PolicyReport":
         """Write what is recommended as a policy: a small tree from contexts to parameters that needs no tuner.
 
         It is grown from half of the latest contexts on record, or of these, and the report says what it loses against
         `recommend` in the other half, by forecast. Needed where contexts are not kept: with a shield, or over 32
         numbers long. `texts` as of `history`. Nothing in the tuner changes (docs/POLICY.md).
+        `explore`: leaves hold several settings with probabilities, of which a key gets one, so that what comes back can
+        be learned (docs/EDGE.md). A number says how many outcomes are expected before the next export. Keys are drawn
+        anew with another `salt`.
         """
+        report = self.policy(leaves, contexts, texts=texts, explore=explore, salt=salt)
+        snapshot.write(path, (json.dumps(report.policy, indent=1) + "\n").encode())
+        return report
+
+    def policy(
+        self,
+        leaves: int = 16,
+        contexts: Iterable[Context] | None = None,
+        *,
+        texts: Mapping[str, Iterable[str]] | None = None,
+        explore: bool | int = False,
+        salt: str | None = None,
+    ) -> "PolicyReport":
+        """What `export` writes, in `policy` of the report."""
         from rasp_tuner.policy import export  # few programs export: the others start without it
 
         most = whole("leaves", leaves, 1, export.MOST_LEAVES)
@@ -377,10 +402,45 @@ class TunerView:
                 [] if isinstance(self._encoder, ContextShield) else self._contexts_on_record(export.MOST_TREE_CONTEXTS)
             )
             situations = [export.seen_situation(fields, seen, decode(seen), known) for seen in kept]
-        parts = (self._space, self._default, self._optimizer, self._recommended, fields, self._lineage.total)
-        report = export.policy_of(export.Source(*parts), situations, most)
-        snapshot.write(path, (json.dumps(report.policy, indent=1) + "\n").encode())
-        return report
+            if explore and fields and (isinstance(self._encoder, ContextShield) or not self._record.keeps_context):
+                raise InvalidValue(
+                    "contexts behind a shield, and those of more than 32 numbers, are not kept: give some, as in"
+                    " export(path, explore=True, contexts=[...])"
+                )
+        recommended = (lambda _: self._default) if explore and self._frozen_at_default else self._recommended
+        parts = (self._space, self._default, self._optimizer, recommended, fields, self._lineage.total)
+        explored = None if explore is False else self._explore(explore, salt)
+        return export.policy_of(export.Source(*parts, explored), situations, most)
+
+    def _explore(self, explore: bool | int, salt: str | None) -> "Explore":
+        """How a policy explores: as this tuner would."""
+        from rasp_tuner.policy.explore import LEAST_DEFAULT, Explore
+
+        outcomes = None if explore is True else whole("explore", explore, 1, 2**50)
+        if salt is not None and (not isinstance(salt, str) or not salt):
+            raise InvalidValue(f"salt must be a text, got {show(salt)}")
+        for refused, why in (
+            (self._preset.name == "paper", 'preset "paper" forecasts nothing, so that no stake is known'),
+            (self.searches, 'goal "find" tries settings whatever they cost, which is not for those who use them'),
+            (self._max_change is not None, "max_change holds from one run to the next, which no key knows"),
+        ):
+            if refused:
+                raise InvalidValue(f"explore: {why}; export without it")
+        first, budget = not self._ledger.issued and not self._lineage.held, self.budget()
+
+        def asked(seen: Array, rng: np.random.Generator) -> Array:
+            proposal = None if first else self._optimizer.propose(seen, self._current, rng)
+            return self._default if proposal is None else self._space.nearest(proposal.point)[1]
+
+        return Explore(
+            None if self._frozen else asked,
+            self._optimizer.model.stake,
+            self._preset.constants.get("budget"),
+            LEAST_DEFAULT if self._holdout is None else self._holdout,
+            0.0 if budget is None else max(budget.left, 0.0),
+            outcomes,
+            named(self._lineage.seed, list(self._space.knobs)) if salt is None else salt,
+        )
 
     def explain(self, id: str, *, visits: bool = True) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words.

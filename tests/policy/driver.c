@@ -1,4 +1,4 @@
-/* Answers one context a line: "table value value ...", tab-separated; test_evaluators.py writes and reads the lines. */
+/* Answers one context a line: "table key value value ...", tab-separated, with what a key gets behind the parameters; test_evaluators.py writes and reads the lines. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,20 @@
 #include "tables.h"
 
 static char line[1 << 16];
-static policy_value context[64];
+static policy_value context[64], key;
+
+static void print(const policy_table *table, const policy_value *params) {
+    for (int i = 0; i < table->knob_count; i++) {
+        if (params[i].type == POLICY_ABSENT) printf("\t-");
+        if (params[i].type == POLICY_NULL) printf("\tz");
+        if (params[i].type == POLICY_BOOL) printf("\tb%d", params[i].number != 0);
+        if (params[i].type == POLICY_NUMBER) printf("\tn%.17g", params[i].number);
+        if (params[i].type == POLICY_TEXT) {
+            printf("\tt");
+            for (const char *at = params[i].text; *at; at++) printf("%02x", (unsigned char)*at);
+        }
+    }
+}
 
 static void parse(char *word, policy_value *value) {
     char *end = word + 1;
@@ -31,20 +44,14 @@ int main(void) {
         const policy_table *table = TABLES[atoi(strtok(line, "\t"))];
         char *words[64];
         int count = 0;
+        parse(strtok(0, "\t"), &key);
         while ((words[count] = strtok(0, "\t")) != 0) count++;
         for (int i = 0; i < count; i++) parse(words[i], &context[i]);
-        const policy_value *params = policy_params(table, context);
+        const policy_pick pick = policy_pick_of(table, context, key.text);
         printf("%d", policy_leaf(table, context));
-        for (int i = 0; i < table->knob_count; i++) {
-            if (params[i].type == POLICY_ABSENT) printf("\t-");
-            if (params[i].type == POLICY_NULL) printf("\tz");
-            if (params[i].type == POLICY_BOOL) printf("\tb%d", params[i].number != 0);
-            if (params[i].type == POLICY_NUMBER) printf("\tn%.17g", params[i].number);
-            if (params[i].type == POLICY_TEXT) {
-                printf("\tt");
-                for (const char *at = params[i].text; *at; at++) printf("%02x", (unsigned char)*at);
-            }
-        }
+        print(table, policy_params(table, context));
+        printf("\t%d\t%d\t%.17g", pick.leaf, pick.setting, pick.probability);
+        print(table, pick.params);
         puts("");
         fflush(stdout);
     }

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rasp_tuner import Float, Tuner
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.policy import c_table
-from rasp_tuner.policy.evaluate import DAYS, leaf_of, load, params_of, read
+from rasp_tuner.policy.evaluate import DAYS, WEIGHTS, leaf_of, load, murmur3, params_of, pick_of, read
 
 HERE = Path(__file__).parent
 EXAMPLES_EACH = int(os.environ.get("RASP_POLICY_CONTEXTS", "200"))  # 3000 take about a minute
@@ -35,6 +35,7 @@ FIELDS = [
     {"name": "day", "kind": "weekday"},
 ]
 DEFAULT = {"pool": 8, "ratio": 0.1, "codec": "é", "fast": True, "limit": None}
+SALTS = {0: "salt", 1: "", 2: "é\U0001f600", 9: 'a "b" \\ c'}  # of the policies that explore
 LISTS = {"flag": ["true", "false"], "weekday": list(DAYS)}
 
 
@@ -45,7 +46,7 @@ def tree(rng, fields, depth, leaves):
         params = {**DEFAULT, "pool": leaves[-1], "ratio": rng.normal()}
         if rng.random() < 0.5:
             del params["codec"]  # a knob that does not exist beside the others
-        return {"leaf": leaves[-1], "params": params}
+        return {"leaf": leaves[-1], "params": params, "settings": leaf_settings(rng, params)}
     field = fields[rng.integers(len(fields))]
     test = {"field": field["name"]}
     if field["kind"] in ("number", "time of day") and rng.random() < 0.9:
@@ -59,11 +60,19 @@ def tree(rng, fields, depth, leaves):
     return {"if": test, **branches}
 
 
+def leaf_settings(rng, params):
+    """One to eight settings of a leaf; some with a weight of 0."""
+    count = int(rng.integers(1, 9))
+    weights = rng.multinomial(WEIGHTS, rng.dirichlet(np.full(count, 0.5))).tolist()
+    return [{"params": {**params, "limit": i}, "weight": weight, "stake": 0.0} for i, weight in enumerate(weights)]
+
+
 def policy(seed, fields):
     rng = np.random.default_rng(seed)
     knobs = {name: {} for name in DEFAULT}
     made = {"format": "rasp-policy", "version": 1, "context": fields, "knobs": knobs, "default": DEFAULT}
-    return {**made, "tree": tree(rng, fields, 6, [])}
+    explore = {"explore": {"version": f"v{seed}", "salt": SALTS[seed]}} if seed in SALTS else {}
+    return {**made, **explore, "tree": tree(rng, fields, 6, [])}
 
 
 POLICIES = [policy(seed, FIELDS) for seed in range(6)] + [policy(9, FIELDS[:1]), policy(9, [])]
@@ -159,15 +168,15 @@ def coded(value):
     return "n", repr(float(value)).replace("inf", "Infinity")
 
 
-def line_for_c(table, context):
+def line_for_c(table, context, key):
     words = [
         kind + (str(int(x)) if kind == "b" else x.encode().hex() if kind == "t" else x)
-        for kind, x in map(coded, context)
+        for kind, x in map(coded, [key, *context])
     ]
     return "\t".join([str(table), *words])
 
 
-def line_from_c(leaf, params):
+def line_from_c(leaf, params, pick):
     def word(name):
         if name not in params:
             return "-"
@@ -177,24 +186,55 @@ def line_from_c(leaf, params):
             kind, f"t{str(value).encode().hex()}"
         )
 
-    return "\t".join([str(leaf), *map(word, DEFAULT)])
+    first = [str(leaf), *map(word, DEFAULT)]
+    params = pick.params
+    chance = "-1" if pick.probability is None else f"{pick.probability:.17g}"
+    return "\t".join([*first, str(pick.leaf), str(pick.setting), chance, *map(word, DEFAULT)])
 
 
 common = settings(max_examples=EXAMPLES_EACH, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+keys = st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=9)
+
+
 @common
-@given(context=contexts, table=st.integers(0, len(POLICIES) - 1), named=st.booleans())
-def test_three_languages_give_the_same_answer(javascript, c, context, table, named):
+@given(context=contexts, table=st.integers(0, len(POLICIES) - 1), named=st.booleans(), key=keys)
+def test_three_languages_give_the_same_answer(javascript, c, context, table, named, key):
     fields = POLICIES[table]["context"]
     context = context[: len(fields)]
     names = [field["name"] for field in fields] if named else None
     given = dict(zip(names, context, strict=True)) if named else list(context)
     leaf = leaf_of(POLICIES[table], given)
     number, params = -1 if leaf is None else leaf["leaf"], params_of(POLICIES[table], given)
-    told = json.dumps({"table": table, "values": [coded(value) for value in context], "names": names})
-    assert json.loads(javascript(told)) == {"leaf": number, "params": params}
-    assert c(line_for_c(table, context)) == line_from_c(number, params)
+    pick = pick_of(POLICIES[table], given, key)
+    told = json.dumps({"table": table, "values": [coded(value) for value in context], "names": names, "key": key})
+    assert json.loads(javascript(told)) == {"leaf": number, "params": params, "pick": pick._asdict()}
+    assert c(line_for_c(table, context, key)) == line_from_c(number, params, pick)
+
+
+@pytest.mark.parametrize(
+    "key", [7, -3, 0.0, True, False, 2**53, 2**53 + 2, 1.5, "\ud83d", "\ud83d\ude00", "a\udc00b", []]
+)
+def test_python_and_javascript_agree_on_odd_keys(javascript, key):
+    """Whole numbers and booleans count as their text, other numbers and things as no key."""
+    told = json.dumps({"table": 7, "values": [], "names": None, "key": key})
+    pick = pick_of(POLICIES[7], None, key)
+    assert json.loads(javascript(told))["pick"] == pick._asdict()
+    assert (pick.probability is None) == (key in (2**53 + 2, 1.5, []))
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [
+        ("", 0),
+        ("test", 0xBA6BD213),
+        ("Hello, world!", 0xC0363E43),
+        ("The quick brown fox jumps over the lazy dog", 0x2E4FF723),
+    ],
+)
+def test_keys_are_hashed_as_everybody_else_does(text, hashed):
+    assert murmur3(text.encode()) == hashed
 
 
 def test_generated_contexts_reach_many_leaves_and_the_default():

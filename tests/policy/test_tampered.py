@@ -16,13 +16,17 @@ GOOD = {
     "format": "rasp-policy", "version": 1,
     "context": [{"name": "qps", "kind": "number"}, {"name": "region", "kind": "category"}],
     "default": {"pool": 8}, "knobs": {},
+    "explore": {"version": "1a2b", "salt": "s"},
     "tree": {
         "if": {"field": "qps", "at_most": 5.0},
-        "then": {"leaf": 0, "params": {"pool": 1}},
+        "then": {
+            "leaf": 0, "params": {"pool": 1},
+            "settings": [{"params": {"pool": 1}, "weight": 9000}, {"params": {"pool": 8}, "weight": 1000}],
+        },
         "else": {
             "if": {"field": "region", "in": ["eu"], "missing": True},
-            "then": {"leaf": 1, "params": {"pool": 2}},
-            "else": {"leaf": 2, "params": {"pool": 3}},
+            "then": {"leaf": 1, "params": {"pool": 2}, "settings": [{"params": {"pool": 2}, "weight": 10000}]},
+            "else": {"leaf": 2, "params": {"pool": 3}, "settings": [{"params": {"pool": 3}, "weight": 10000}]},
         },
     },
 }  # fmt: skip

@@ -23,6 +23,9 @@ def export_policy(
         list[str] | None,
         typer.Option(help="Texts of a context, which a tuner keeps as hashes, as in region=eu,us; repeat for several."),
     ] = None,
+    explore: Annotated[
+        bool, typer.Option("--explore", help="Several settings in a leaf, of which a key gets one (docs/EDGE.md).")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write what a saved tuner recommends as a small tree from contexts to parameters; nothing in the tuner changes.
@@ -30,7 +33,7 @@ def export_policy(
     Example: rasp export run.rasp policy.json
     """
     with one_line_errors("rasp-tuner[cli]"):
-        report = Tuner.load(file).export(policy, leaves, texts=dict(map(named_texts, texts or ())))
+        report = Tuner.load(file).export(policy, leaves, texts=dict(map(named_texts, texts or ())), explore=explore)
         if c is not None:
             c.write_text(c_table(report.policy))
         if as_json:

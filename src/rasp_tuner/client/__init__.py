@@ -6,6 +6,7 @@ docs/CLIENT.md says what it does when the server is slow, refuses a request, or 
 from rasp_tuner.client.async_client import AsyncClient
 from rasp_tuner.client.async_study import AsyncStudy, TellReply
 from rasp_tuner.client.client import Client
+from rasp_tuner.client.edge import Edge
 from rasp_tuner.client.errors import (
     AccessDenied,
     ClientError,
@@ -24,6 +25,7 @@ __all__ = [
     "Client",
     "ClientError",
     "Conflict",
+    "Edge",
     "RequestRefused",
     "ServerUnavailable",
     "Study",

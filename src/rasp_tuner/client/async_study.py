@@ -206,6 +206,22 @@ class AsyncStudy:
         status: Observed = (await self._post("observe", body))["status"]
         return status
 
+    async def tell_sums(self, source: str, sequence: int, sums: Sequence[Mapping[str, Any]]) -> Observed:
+        """Whether sums of runs were new; what a source sends twice under one number counts once (docs/EDGE.md)."""
+        body = {"source": source, "sequence": sequence, "sums": list(sums)}
+        status: Observed = (await self._post("tells", body))["status"]
+        return status
+
+    async def policy(self, outcomes: int | None = None, version: str | None = None) -> dict[str, Any] | None:
+        """A policy that explores, for decisions without a request; None if it is still the one of this version.
+
+        `outcomes`: how many are expected before the next one is fetched.
+        """
+        path = f"{self._path}/policy" + ("" if outcomes is None else f"?outcomes={outcomes}")
+        known = None if version is None else {"If-None-Match": f'"{version}"'}
+        policy: dict[str, Any] | None = (await self._exchange.call(Request("GET", path, headers=known))).body
+        return policy
+
     async def recommend(self, context: Context = None) -> Params:
         """The best parameters known, without exploring; falls back as `ask` does."""
         seen = context_json(context)

@@ -53,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A status below 300 and the JSON body, None if it was empty."""
+    """A status below 300, or 304, and the JSON body, None if it was empty."""
 
     status: int
     body: Any
@@ -197,7 +197,7 @@ class Exchange:
             value = json.loads(content) if content else None
         except ValueError:
             value, foreign = None, True
-        if status < 300 and not foreign:
+        if (status < 300 or status == 304) and not foreign:
             return HttpAnswer(status, value)
         error = value.get("error") if isinstance(value, Mapping) else None
         if status in (429, 503) or status >= 500:

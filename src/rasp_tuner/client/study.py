@@ -50,6 +50,8 @@ class Study(Blocking[AsyncStudy]):
     tell_batch = blocking(AsyncStudy.tell_batch)
     flush = blocking(AsyncStudy.flush)
     observe = blocking(AsyncStudy.observe)
+    tell_sums = blocking(AsyncStudy.tell_sums)
+    policy = blocking(AsyncStudy.policy)
     recommend = blocking(AsyncStudy.recommend)
     margins = blocking(AsyncStudy.margins)
     what_if = blocking(AsyncStudy.what_if)

@@ -54,16 +54,16 @@ class BudgetLedger:
         """What may be spent by the end of so many steps."""
         return self.share * (START_STEPS + steps) - (self.spent - self.earned)
 
-    def record(self, price: Number, told: Condition = True) -> None:
+    def record(self, price: Number, told: Condition = True, times: int = 1) -> None:
         """One step, that is expected to have cost `price` more than the default; negative if it gained.
 
-        Errors of single steps cancel over many. Tuners that were not told book nothing.
+        Errors of single steps cancel over many. Tuners that were not told book nothing. `times`: so many such steps.
         """
         n = numbers_of(price)
         price = n.clip(price, -MOST_PRICE, MOST_PRICE)
-        self.steps = chosen(told, self.steps + 1, self.steps)
-        self.spent = chosen(told, self.spent + n.clip(price, 0.0, None), self.spent)
-        self.earned = chosen(told, self.earned + n.clip(-price, 0.0, None), self.earned)
+        self.steps = chosen(told, self.steps + times, self.steps)
+        self.spent = chosen(told, self.spent + times * n.clip(price, 0.0, None), self.spent)
+        self.earned = chosen(told, self.earned + times * n.clip(-price, 0.0, None), self.earned)
 
     def merge(self, other: "BudgetLedger") -> None:
         """Take in what another one booked; the start-up allowance stays that of one."""

@@ -22,7 +22,7 @@ from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.settings import EngineSettings
-from rasp_tuner.optimizer.optimizer import ANY, LearnResult, Proposal, Scope
+from rasp_tuner.optimizer.optimizer import ANY, LearnResult, Proposal, Repeats, Scope
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Explanation, Outlook, Why
 
@@ -84,10 +84,11 @@ class ContextGate(Engine):
         rng: np.random.Generator,
         asked: Array | None = None,
         stopped: bool = False,
+        repeats: Repeats | None = None,
     ) -> LearnResult:
         compare = self._comparable(point)
-        seen = super().tell(context, point, metrics, rng, asked, stopped)
-        return self._scored(compare, seen, self.blind.tell(context[:0], point, metrics, rng, asked, stopped))
+        seen = super().tell(context, point, metrics, rng, asked, stopped, repeats)
+        return self._scored(compare, seen, self.blind.tell(context[:0], point, metrics, rng, asked, stopped, repeats))
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         compare = self._comparable(point)

@@ -39,6 +39,7 @@ from rasp_tuner.optimizer.optimizer import (
     LatestSamples,
     LearnResult,
     Proposal,
+    Repeats,
     Room,
     Scope,
     Stateful,
@@ -52,6 +53,7 @@ SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
+UNKNOWN_STAKE = 1.0  # of a look while nothing else was tried: nobody knows how bad settings can be
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
@@ -72,6 +74,7 @@ class Engine:
         self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
         self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
         self._result: LearnResult | None = None  # of the latest trial that was learned
+        self._told: RunOutcome | None = None  # the latest that was told
         self._restated = ""  # how a metric has just changed, in words
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
@@ -152,9 +155,14 @@ class Engine:
         rng: np.random.Generator,
         asked: Array | None = None,
         stopped: bool = False,
+        repeats: Repeats | None = None,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        trial = RunOutcome(point, context, self.objective.to_minimise(metrics), False, asked)
+        if repeats is not None:
+            losses, scatter = self.objective.of_repeats(metrics, repeats.variances)
+            trial = RunOutcome(point, context, losses, False, asked, None, repeats.runs, scatter, repeats.ago)
+        else:
+            trial = RunOutcome(point, context, self.objective.to_minimise(metrics), False, asked)
         if stopped:
             return self._learn_bound(trial)
         outcome = self._tell(trial)
@@ -234,6 +242,14 @@ class Engine:
 
     def better(self, context: Array, point: Array) -> float:
         return float(self.versus(context, point).better)
+
+    def stake(self, context: Array, point: Array) -> float:
+        engine, context = self.answers(context)
+        if not engine.objective.seen:
+            return 0.0
+        offer = engine.beside(engine.believe(context), point)
+        least = UNKNOWN_STAKE if engine.objective.seen <= 2 * engine._first_looks and offer.deviation else 0.0
+        return max(float(engine.objective.relative(offer.mean + offer.deviation, offer.level)), least)
 
     @property
     def factor(self) -> float:
@@ -422,7 +438,7 @@ class Engine:
 
     def _learn(self, trial: RunOutcome) -> LearnResult:
         """Book, score and learn a trial."""
-        point, context, losses, failed, asked, ended = trial
+        point, context, losses, failed, asked, ended, runs, *_ = trial
         measured = not failed and ended is None
         self._stops.observe(ended is not None)
         error: float = self.objective.target(losses)
@@ -439,12 +455,12 @@ class Engine:
                 paid = float(self.objective.relative(ended - known.level, known.level))
             else:
                 paid = 0.0 if hindsight else safety.cost(self.objective, known, error, belief.noise, failed)
-            self._budget.record(paid)
+            self._budget.record(paid, times=runs)
         if asked is not None and self._is_measured:
             offer = None if belief is None else self.beside(belief, point)
-            noise = 0.0 if belief is None else belief.noise
+            noise = 0.0 if belief is None else belief.noise / runs
             self._measured.learn(self.objective, trial, self._at_default(point), offer, noise, self.wider)
-        if belief is not None and forecast is not None and self.objective.seen >= 2 and measured:
+        if belief is not None and forecast is not None and self.objective.seen >= 2 and measured and runs == 1:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
         changed = measured and self.objective.observe(losses)
@@ -508,7 +524,7 @@ class Engine:
     def _tell(self, trial: RunOutcome) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
         y = float(self.objective.target(trial.losses))
-        self._result, self._restated = None, ""
+        self._result, self._restated, self._told = None, "", trial
         if self.family.samples < 2 or not self.objective.seen or not self._may_be_restated(trial, y):  # as a rule
             if not self.notes.open[0] and self.losses.usual(trial.losses):
                 return self._see_and_learn(trial)
@@ -567,7 +583,12 @@ class Engine:
         return [self.slots().contexts]
 
     def learn_trials(self, trials: Trials, again: bool) -> None:
-        result = self._learn(trials.one())
+        trial, told = trials.one(), self._told
+        if told is not None and np.array_equal(told.point, trial.point) and np.array_equal(told.context, trial.context):
+            trial = trial._replace(
+                runs=told.runs, scatter=told.scatter, ago=told.ago
+            )  # what was put aside counts as one run
+        result = self._learn(trial)
         self._result = self._result if again else result
 
     def rescaled(self, changed: Flags, again: bool) -> None:

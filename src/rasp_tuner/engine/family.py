@@ -18,6 +18,9 @@ class RunOutcome(NamedTuple):
     failed: bool
     asked: Array | None = None  # [d] the suggestion that it answers, if it is one; what ran may differ
     ended: float | None = None  # y at which the run was ended; the losses are what is expected of it beyond that
+    runs: int = 1  # that the losses are the mean of
+    scatter: Array | None = None  # [C] variance of the losses of these runs; None of one run
+    ago: int = 0  # samples learned since it ran
 
 
 class Choice(NamedTuple):

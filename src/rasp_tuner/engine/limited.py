@@ -23,7 +23,7 @@ from rasp_tuner.engine.family import SearchBelief
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable
-from rasp_tuner.optimizer.optimizer import ANY, Expected, LearnResult, Proposal, Room, Scope
+from rasp_tuner.optimizer.optimizer import ANY, Expected, LearnResult, Proposal, Repeats, Room, Scope
 from rasp_tuner.space import Layout
 from rasp_tuner.types import LIMIT_KEPT, Margin, Metric, Why
 
@@ -104,15 +104,19 @@ class LimitedEngine:
         rng: np.random.Generator,
         asked: Array | None = None,
         stopped: bool = False,
+        repeats: Repeats | None = None,
     ) -> LearnResult:
         given = self._table.check(metrics)
         for model in self.limits:
             model.engine.objective.to_minimise({model.name: given[model.name]})  # all are checked before any learns
         told = {name: given[name] for name in self._minimised}
-        result = self.main.tell(context, point, told, rng, asked, stopped)  # or it refuses, and nothing has changed
+        result = self.main.tell(
+            context, point, told, rng, asked, stopped, repeats
+        )  # or it refuses, and nothing has changed
         self._account(context, asked, given)
         for model in self.limits:
-            own = model.engine.tell(context, point, {model.name: given[model.name]}, rng, stopped=stopped)
+            alone = {model.name: given[model.name]}
+            own = model.engine.tell(context, point, alone, rng, stopped=stopped, repeats=repeats)
             if own.path == "restated":
                 result = result._replace(path=own.path, reason=own.reason)
         return result

@@ -133,6 +133,21 @@ class Objective(MetricTable):
         losses: Array = self.losses_of(list(given.values()))
         return losses
 
+    def of_repeats(self, means: Mapping[str, float], variances: Mapping[str, float]) -> tuple[Array, Array]:
+        """Mean losses [C] of many runs of one tuner, and the variance of one run's [C].
+
+        Exact where a metric counts as it is. Of logarithms a mean and a variance say both if values are log-normal.
+        """
+        losses, scatter = self.to_minimise(means).copy(), np.zeros(self.columns)
+        given, names = self.check(means), list(self.metrics)
+        for c, ((k, log), limit) in enumerate(zip(self.table, self._limits, strict=True)):
+            mean, variance = given[names[k]], variances[names[k]]
+            scatter[c] = variance
+            if log:
+                scatter[c] = math.log1p(variance / mean / mean) if mean > 0.0 else 0.0
+                losses[c] = min(max(losses[c] - 0.5 * self.signs[k] * scatter[c], -limit), limit)
+        return losses, np.minimum(scatter, LARGEST)
+
     def losses_of(self, values: Sequence[Number]) -> Tensor:
         """Losses [C], or [B, C], of K finite values; those that are on scale "log" for good are above zero."""
         n, losses = numbers_of(self._zero), []

@@ -262,11 +262,19 @@ class ForecastLedger:
         return ONE_STEP_IN if step * SPREAD_STEPS % 2**32 < 2**32 // ONE_STEP_IN else 0
 
     def add(
-        self, metrics: Mapping[str, float], forecasts: Mapping[str, StepForecast], is_default: bool, weight: int
+        self,
+        metrics: Mapping[str, float],
+        forecasts: Mapping[str, StepForecast],
+        is_default: bool,
+        weight: int,
+        steps: int = 1,
     ) -> None:
-        """Count a step, which stands for `weight` steps; one that ran the default needs no forecast."""
+        """Count a step, which stands for `weight` steps; one that ran the default needs no forecast.
+
+        `steps`: so many steps that were added up.
+        """
         self.latest = {}
-        self.steps += 1
+        self.steps += steps
         if not weight:
             return
         keep, absurd = KEEP_A_STEP if weight == 1 else KEEP_A_STEP**weight, 0

@@ -62,6 +62,14 @@ class Expected(NamedTuple):
     high: float
 
 
+class Repeats(NamedTuple):
+    """That metrics are means of so many runs of one point in one situation, and how far these scattered."""
+
+    runs: int
+    variances: Mapping[str, float]  # of the runs around the mean, by metric
+    ago: int = 0  # samples learned since they ran: those that ran at the same time
+
+
 class Model(Protocol):
     """What an optimizer knows of the errors that it minimises."""
 
@@ -83,6 +91,12 @@ class Model(Protocol):
         """Probability that a point beats the default in this context; None where nobody forecasts.
 
         Something must have been learned.
+        """
+
+    def stake(self, context: Array, point: Array) -> float:
+        """By what share of the default's loss a run of a point may be worse than the default; 0 where nothing is known.
+
+        That is what is expected, and one deviation; at least 0.
         """
 
     def alike(self, context: Array) -> tuple[float, float] | None:
@@ -149,11 +163,13 @@ class Optimizer(Stateful, Protocol):
         rng: np.random.Generator,
         asked: Array | None = None,
         stopped: bool = False,
+        repeats: Repeats | None = None,
     ) -> LearnResult:
         """Learn from metrics, which are checked first.
 
         `asked` [d] is the suggestion that ran as `point`; None if nobody asked, so that no budget counts it.
         `stopped`: the run was ended; it would have come to these metrics or worse.
+        `repeats`: the metrics are means of many runs, which count as many.
         """
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:

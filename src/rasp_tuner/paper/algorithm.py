@@ -19,6 +19,7 @@ from rasp_tuner.optimizer.optimizer import (
     LatestSamples,
     LearnResult,
     Proposal,
+    Repeats,
     Scope,
     Stateful,
 )
@@ -100,8 +101,11 @@ class PaperOptimizer:
         rng: np.random.Generator,
         asked: Array | None = None,
         stopped: bool = False,
+        repeats: Repeats | None = None,
     ) -> LearnResult:
         del asked  # there is no budget
+        if repeats is not None:
+            raise InvalidValue("preset 'paper' learns run by run: it cannot learn sums of runs")
         if stopped:
             raise InvalidValue("preset 'paper' learns what a run came to: tell one that was ended with tell_failed")
         return self.tell_error(context, point, self.composer.compose(metrics), rng)
@@ -153,6 +157,11 @@ class PaperOptimizer:
     def better(self, context: Array, point: Array) -> None:
         """Not known, as `expect` is not."""
         del context, point
+
+    def stake(self, context: Array, point: Array) -> float:
+        """Not known."""
+        del context, point
+        return 0.0
 
     @property
     def own_metric(self) -> None:

@@ -45,6 +45,18 @@ def c_table(policy: Mapping[str, Any], name: str = "policy") -> str:
     add(policy["tree"])
     leaves = list(leaves_of(policy["tree"]))
     rows = [*(leaf["params"] for leaf in leaves), policy["default"]]
+    explore, own = "0, 0, 0, 0, 0", list[str]()
+    if policy.get("explore") is not None:
+        settings = [leaf["settings"] for leaf in leaves]
+        every = [one for some in settings for one in some]
+        starts = [sum(map(len, settings[:i])) for i in range(len(settings) + 1)]
+        names = [f"{name}_table_{part}" for part in ("settings_at", "weights", "settings")]
+        own = [
+            _array("int", names[0], map(str, starts)),
+            _array("int", names[1], (str(one["weight"]) for one in every)),
+            _array("policy_value", names[2], (_value(one["params"], knob) for one in every for knob in knobs)),
+        ]
+        explore = _joined([*(_text(policy["explore"][key]) for key in ("version", "salt")), *names])
     return "\n".join(
         [
             "/* A policy of RASP-Tuner (docs/POLICY.md); include policy.h first. */",
@@ -53,8 +65,9 @@ def c_table(policy: Mapping[str, Any], name: str = "policy") -> str:
             _array("char *const", f"{name}_table_knobs", map(_text, knobs)),
             _array("policy_node", f"{name}_table_nodes", nodes),
             _array("policy_value", f"{name}_table_params", (_value(row, knob) for row in rows for knob in knobs)),
+            *own,
             f"static const policy_table {name} = {{{len(fields)}, {len(knobs)}, {len(leaves)}, {name}_table_fields,"
-            f" {name}_table_knobs, {name}_table_nodes, {name}_table_params}};",
+            f" {name}_table_knobs, {name}_table_nodes, {name}_table_params, {explore}}};",
             "",
         ]
     )

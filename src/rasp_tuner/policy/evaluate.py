@@ -3,6 +3,12 @@
     policy = load("policy.json")
     params = params_of(policy, {"qps": 420, "region": "eu"})
 
+A policy that explores (docs/EDGE.md) has several settings in a leaf; whoever asks has a key, as the id of a user, and
+the same key gets the same setting for as long as the policy stays:
+
+    pick = pick_of(policy, {"qps": 420, "region": "eu"}, "user-17")
+    run(pick.params)
+
 A context that is wrong gets the default: a name that the policy does not know, a required number that is missing, a
 value of another kind. docs/POLICY.md has the format. policy.mjs and policy.c in examples/policy give the same answers.
 """
@@ -13,12 +19,14 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 DAY_S = 86_400
 KINDS = ("number", "flag", "category", "name", "time of day", "weekday")
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+WEIGHTS = 10_000  # that the settings of a leaf have together: a weight of 500 is a probability of 5%
+MOST_SETTINGS = 8  # in a leaf
 LARGEST_WHOLE = 2**53  # up to which every whole number has digits that all languages agree on
 MOMENT = re.compile(  # a date, a time of day or both; the zone is read over
     r"(?:([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ](?=.)|$))?"
@@ -28,6 +36,16 @@ MOMENT = re.compile(  # a date, a time of day or both; the zone is read over
 
 class WrongContext(ValueError):
     """A context that the policy cannot read."""
+
+
+class Pick(NamedTuple):
+    """What one key runs in one context."""
+
+    params: dict[str, Any]
+    leaf: int  # -1: the context is wrong, and the default runs
+    setting: int  # its place in the leaf; 0: what is recommended there
+    probability: float | None  # with which a key gets this setting here; None where nothing was drawn
+    version: str | None = None  # of the policy; None of one that does not explore
 
 
 Value = float | str | None  # of a field, as tests compare it; None: missing
@@ -57,6 +75,11 @@ def check(policy: Any) -> dict[str, Any]:
         raise ValueError("context must have every name once")
     if not isinstance(default, dict):
         raise ValueError("default must hold parameters by name")  # noqa: TRY004  # of the file
+    explore = policy.get("explore")
+    if explore is not None and not (
+        isinstance(explore, dict) and isinstance(explore.get("salt"), str) and isinstance(explore.get("version"), str)
+    ):
+        raise ValueError("explore must have a salt and a version, each a text")
     nodes = [("tree", policy.get("tree"))]
     while nodes:
         place, node = nodes.pop()
@@ -65,10 +88,22 @@ def check(policy: Any) -> dict[str, Any]:
         if "params" in node:
             if not isinstance(node["params"], dict) or type(node.get("leaf")) is not int:
                 raise ValueError(f"{place} must have a number as leaf and parameters by name as params")
+            if explore is not None:
+                _check_settings(place, node.get("settings"))
             continue
         _check_test(f"{place}.if", node.get("if"), kinds)
         nodes += [(f"{place}.{branch}", node.get(branch)) for branch in ("else", "then")]
     return policy
+
+
+def _check_settings(place: str, settings: Any) -> None:
+    if not isinstance(settings, list) or not 1 <= len(settings) <= MOST_SETTINGS:
+        raise ValueError(f"{place}.settings must be a list of 1 to {MOST_SETTINGS} settings")
+    for i, one in enumerate(settings):
+        if not isinstance(one, dict) or not isinstance(one.get("params"), dict) or type(one.get("weight")) is not int:
+            raise ValueError(f"{place}.settings[{i}] must have params by name, and a whole number as weight")
+    if min(one["weight"] for one in settings) < 0 or sum(one["weight"] for one in settings) != WEIGHTS:
+        raise ValueError(f"{place}.settings must have weights of 0 or more that sum to {WEIGHTS}")
 
 
 def _check_test(place: str, test: Any, kinds: Mapping[str, str]) -> None:
@@ -89,6 +124,46 @@ def params_of(policy: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
     """The parameters to run in this context; the default if the context is wrong."""
     leaf = leaf_of(policy, context)
     return dict(policy["default"] if leaf is None else leaf["params"])
+
+
+def pick_of(policy: Mapping[str, Any], context: Any = None, key: Any = None) -> Pick:
+    """What this key runs in this context. Without a key, and if the policy does not explore: what is recommended."""
+    leaf, version = leaf_of(policy, context), (policy.get("explore") or {}).get("version")
+    if leaf is None:
+        return Pick(dict(policy["default"]), -1, 0, None, version)
+    name = _text(key) if isinstance(key, (str, Real)) else None
+    if version is None or not isinstance(name, str):
+        return Pick(dict(leaf["params"]), leaf["leaf"], 0, None, version)
+    bucket, setting = bucket_of(policy["explore"]["salt"], name), 0
+    while bucket >= leaf["settings"][setting]["weight"]:  # weights sum to WEIGHTS, so that one of them holds the bucket
+        bucket -= leaf["settings"][setting]["weight"]
+        setting += 1
+    one = leaf["settings"][setting]
+    return Pick(dict(one["params"]), leaf["leaf"], setting, one["weight"] / WEIGHTS, version)
+
+
+def bucket_of(salt: str, key: str) -> int:
+    """0 to 9,999, the same for a key wherever it is computed; as if drawn at random for each salt."""
+    text = f"{salt}/{key}"
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:  # half of a character, which other languages can have in a text
+        data = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    return murmur3(data) * WEIGHTS >> 32
+
+
+def murmur3(data: bytes) -> int:
+    """MurmurHash3 of 32 bits with seed 0: small, known to spread well, and what flagd draws by."""
+    h, whole = 0, len(data) & ~3
+    for at in range(0, len(data), 4):
+        k = int.from_bytes(data[at : at + 4], "little") * 0xCC9E2D51 & 0xFFFFFFFF
+        h ^= (k << 15 | k >> 17) * 0x1B873593 & 0xFFFFFFFF
+        if at < whole:
+            h = (h << 13 | h >> 19) * 5 + 0xE6546B64 & 0xFFFFFFFF
+    h ^= len(data)
+    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return h ^ h >> 16
 
 
 def leaf_of(policy: Mapping[str, Any], context: Any = None) -> dict[str, Any] | None:

@@ -13,9 +13,10 @@ from rasp_tuner.base.checks import show
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.optimizer import Optimizer
-from rasp_tuner.policy.evaluate import Value, read_context, walk
-from rasp_tuner.policy.report import PolicyLoss, PolicyReport
-from rasp_tuner.policy.tree import Column, Node, grow, leaves_of
+from rasp_tuner.policy.evaluate import WEIGHTS, Value, read_context, walk
+from rasp_tuner.policy.explore import Explore, Setting, settings_of, version_of
+from rasp_tuner.policy.report import Explored, PolicyLoss, PolicyReport
+from rasp_tuner.policy.tree import Column, Node, grow, leaves_of, refine
 from rasp_tuner.space import Space
 from rasp_tuner.types import LIMIT_KEPT
 
@@ -25,6 +26,8 @@ LEAST_TREE_CONTEXTS = 8  # half of them to grow from, half to measure on
 MOST_TREE_CONTEXTS = 512
 MOST_CANDIDATES = 64  # settings that a leaf may hold; each is tried in every context to grow from
 RESAMPLES = 2000
+MOST_EXPLORED_CONTEXTS = 256  # of a policy that explores, which is made every few seconds
+MOST_SITUATIONS = 64  # leaves of a policy that explores
 TOLD_APART = 0.01  # of the width of a forecast's interval, on average: a split that gains less is noise
 UNNAMED = float("inf")  # a text of which only the hash is known: no test names it
 
@@ -41,6 +44,7 @@ class Source:
     recommended: Callable[[Array], Array]  # a context [d_c] -> a legal point [d]
     fields: Sequence[Mapping[str, Any]]  # of the context
     learned: int
+    explore: Explore | None = None
 
 
 def fields_of(schema: Mapping[str, Mapping[str, Any]] | Sequence[str] | int | None) -> list[dict[str, Any]]:
@@ -75,13 +79,16 @@ def seen_situation(
 def policy_of(source: Source, situations: Sequence[Situation], leaves: int) -> PolicyReport:
     """The report, with the policy in it."""
     rng = np.random.default_rng(0)  # of its own: the same split every time, and the tuner's is not touched
-    if source.fields:
+    if source.fields and source.explore is not None and len(situations) < LEAST_TREE_CONTEXTS:
+        grown_from = held_out = list(situations)  # the first of many exports: what is known is enough to begin with
+    elif source.fields:
         if len(situations) < LEAST_TREE_CONTEXTS:
             raise InvalidValue(
                 f"a policy needs at least {LEAST_TREE_CONTEXTS} contexts, and there are {len(situations)}:"
                 " give more, as in export(path, contexts=[...])"
             )
-        shuffled = [situations[i] for i in rng.permutation(len(situations))[:MOST_TREE_CONTEXTS]]
+        most = MOST_TREE_CONTEXTS if source.explore is None else MOST_EXPLORED_CONTEXTS
+        shuffled = [situations[i] for i in rng.permutation(len(situations))[:most]]
         grown_from, held_out = shuffled[::2], shuffled[1::2]
     else:
         grown_from = held_out = [(np.zeros(0), {})]
@@ -89,15 +96,12 @@ def policy_of(source: Source, situations: Sequence[Situation], leaves: int) -> P
     own = [model.recommended(context) for context, _ in grown_from]
     candidates = _candidates(source.default, own)
     places = {point.tobytes(): k for k, point in enumerate(candidates)}
-    costs = model.costs([context for context, _ in grown_from], own, candidates)
     columns = [Column(field, [values[field["name"]] for _, values in grown_from]) for field in source.fields]
-    tree = grow(
-        columns,
-        costs,
-        [places.get(point.tobytes(), 0) for point in own],
-        leaves,
-        model.least_gain([context for context, _ in grown_from], own),
-    )
+    tree: Node = {"candidate": 0, "share": 1.0}  # the default, while no context is known
+    if grown_from:
+        contexts = [context for context, _ in grown_from]
+        costs, least = model.costs(contexts, own, candidates), model.least_gain(contexts, own)
+        tree = grow(columns, costs, [places.get(point.tobytes(), 0) for point in own], leaves, least)
     points = []
     for number, leaf in enumerate(leaves_of(tree)):
         points.append(candidates[leaf.pop("candidate")])
@@ -112,11 +116,60 @@ def policy_of(source: Source, situations: Sequence[Situation], leaves: int) -> P
         "default": source.space.from_unit(source.default),
         "tree": tree,
     }
-    loss = _measured(model, tree, points, held_out, rng)
+    explored = None
+    if source.explore is not None:
+        points = _refined(source, tree, points, columns, [context for context, _ in grown_from])
+        explored = _with_settings(source, source.explore, tree, points, grown_from, rng)
+        policy["explore"] = {"version": version_of(policy), "salt": source.explore.salt}
+    loss = _measured(model, tree, points, held_out, rng) if held_out else None
     metric = source.optimizer.model.own_metric
     report = PolicyReport(len(points), len(grown_from), len(held_out), metric, loss, _notes(source.fields, grown_from))
+    report = replace(report, explored=explored)
     said = {"metric": metric, "contexts": len(held_out), **asdict(loss)} if loss is not None else None
     return replace(report, policy={**policy, "loss": said, "words": str(report)})
+
+
+def _refined(
+    source: Source, tree: Node, points: Sequence[Array], columns: Sequence[Column], contexts: Sequence[Array]
+) -> list[Array]:
+    """Tell situations apart within leaves, which are numbered anew; their points."""
+    if contexts:
+        given, relevance = np.array(contexts), source.optimizer.model.relevance()
+        counts = 1.0 if relevance is None or len(relevance) != given.shape[1] else np.sqrt(relevance)
+        spread = given.std(axis=0)
+        refine(tree, columns, counts * given / np.where(spread > 0.0, spread, 1.0), MOST_SITUATIONS)
+    found = []
+    for number, leaf in enumerate(leaves_of(tree)):
+        found.append(points[leaf["leaf"]])
+        leaf["leaf"] = number
+        leaf.setdefault("whole", leaf["share"])
+    return found
+
+
+def _with_settings(
+    source: Source,
+    how: Explore,
+    tree: Node,
+    points: Sequence[Array],
+    situations: Sequence[Situation],
+    rng: np.random.Generator,
+) -> Explored:
+    """Give every leaf its settings; what exploring comes to on average."""
+    met: dict[int, list[Array]] = {}
+    for context, values in situations:
+        met.setdefault(walk(tree, values)["leaf"], []).append(context)
+    others = stake = 0.0
+    leaf: Node
+    for leaf, point in zip(leaves_of(tree), points, strict=True):
+        found = settings_of(how, met.get(leaf["leaf"], []), leaf.pop("whole"), point, source.default, rng)
+        leaf["settings"] = [_setting_json(source.space, one) for one in found]
+        others += leaf["share"] * sum(one.weight for one in found[1:]) / WEIGHTS
+        stake += leaf["share"] * sum(one.weight * one.stake for one in found[1:]) / WEIGHTS
+    return Explored(others, stake)
+
+
+def _setting_json(space: Space, setting: Setting) -> dict[str, Any]:
+    return {"params": space.from_unit(setting.point), "weight": setting.weight, "stake": round(setting.stake, 6)}
 
 
 class _Forecasts:

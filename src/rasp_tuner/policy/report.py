@@ -21,6 +21,20 @@ class PolicyLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class Explored:
+    """What exploring by a policy comes to, on average over its contexts."""
+
+    share: float  # of the keys that run something else than what is recommended
+    stake: float  # by what share of the default's loss that may make things worse than the default
+
+    def __str__(self) -> str:
+        return (
+            f"{self.share:.1%} of the keys run something else than what is recommended; that may cost"
+            f" {self.stake:.2%} of what the default comes to."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyReport:
     """`str()` of it is a short paragraph in plain words."""
 
@@ -30,12 +44,14 @@ class PolicyReport:
     metric: str | None  # in whose units the loss is; None: a sum of several
     loss: PolicyLoss | None  # None where the tuner forecasts nothing
     notes: tuple[str, ...] = ()
+    explored: Explored | None = None  # None: the policy does not explore
     policy: dict[str, Any] = field(default_factory=dict, repr=False)  # what was written
 
     def __str__(self) -> str:
         settings = "1 leaf" if self.leaves == 1 else f"{self.leaves} leaves"
         grown = f"A tree with {settings}, grown from {_contexts(self.grown_from)}."
-        return " ".join([grown, self._loss(), *self.notes])
+        explored = () if self.explored is None else (str(self.explored),)
+        return " ".join([grown, self._loss(), *explored, *self.notes])
 
     def _loss(self) -> str:
         if self.loss is None:

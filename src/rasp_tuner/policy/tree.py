@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.policy.evaluate import Value, holds
+from rasp_tuner.policy.evaluate import Value, holds, walk
 
 LEAST_LEAF_CONTEXTS = 2  # in a leaf
 LEAST_GAIN = 0.01  # of a split, as a share of what a single leaf would cost
+MOST_MEDOIDS = 16  # contexts of a leaf that the others are compared with
 NUMERIC = ("number", "time of day")  # kinds whose values are compared by size
 
 Node = dict[str, Any]
@@ -62,6 +63,36 @@ def grow(columns: Sequence[Column], costs: Array, recommended: Sequence[int], le
     for node, at, _ in open_leaves:
         node |= {"candidate": _candidate(costs[at], [recommended[i] for i in at]), "share": len(at) / len(rows)}
     return root
+
+
+def refine(tree: Node, columns: Sequence[Column], contexts: Array, most: int) -> None:
+    """Split leaves whose contexts [n, d_c] are far apart, up to so many leaves in all: sums over a leaf then tell
+    situations apart. The parts keep what their leaf holds, and have its share as `whole`.
+    """
+    rows: dict[int, list[int]] = {}
+    for i in range(len(contexts)):
+        rows.setdefault(id(walk(tree, {column.field["name"]: column.values[i] for column in columns})), []).append(i)
+    leaves = list(leaves_of(tree))
+    for leaf in leaves:
+        leaf["whole"] = leaf["share"]
+        own = rows.get(id(leaf), [])
+        if len(own) < 2 * LEAST_LEAF_CONTEXTS or most < 2 * len(leaves):
+            continue
+        near = contexts[own[:: -(-len(own) // MOST_MEDOIDS)]]  # a part is as wide as its contexts are from one of them
+        apart = np.square(contexts[own][:, None] - near[None]).sum(axis=2)
+        parts = grow(
+            [Column(column.field, [column.values[i] for i in own]) for column in columns],
+            apart,
+            [0] * len(own),
+            most // len(leaves),
+        )
+        held = dict(leaf)
+        for part in leaves_of(parts):
+            share = part["share"] * held["share"]
+            del part["candidate"]
+            part |= {**held, "share": share}
+        leaf.clear()
+        leaf |= parts
 
 
 def leaves_of(node: Node) -> Iterator[Node]:

@@ -28,12 +28,12 @@ class Lineage:
     def total(self) -> int:
         return sum(self.held.values())
 
-    def add(self, context: Array, point: Array, metrics: Mapping[str, float] | None) -> None:
-        """One more sample of its own; a failure has no metrics."""
+    def add(self, context: Array, point: Array, metrics: Mapping[str, float] | None, count: int = 1) -> None:
+        """One more sample of its own, or so many; a failure has no metrics."""
         if self.own is None:
             came = None if metrics is None else sorted((name, float(value)) for name, value in metrics.items())
             self.own = named(self.seed, context.tolist(), point.tolist(), came)
-        self.held[self.own] = self.held.get(self.own, 0) + 1
+        self.held[self.own] = self.held.get(self.own, 0) + count
 
     def before(self, other: "Lineage") -> bool:
         """Whether this one comes first: an order of any number of tuners that is the same however they are merged."""

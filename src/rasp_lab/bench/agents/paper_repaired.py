@@ -186,9 +186,10 @@ class RescoredOptimizer(ReadingOptimizer):
         rng: np.random.Generator,
         asked: Array | None = None,
         stopped: bool = False,
+        repeats: Repeats | None = None,
     ) -> LearnResult:
-        if not self.rescored or stopped:  # which the paper's refuses
-            return PaperOptimizer.tell(self, context, point, metrics, rng, asked, stopped)
+        if not self.rescored or stopped or repeats is not None:  # the paper's refuses the latter two
+            return PaperOptimizer.tell(self, context, point, metrics, rng, asked, stopped, repeats)
         row = self.replay.added % len(self.values)
         self.values[row] = list(self.composer.check(metrics).values())
         self.composer.compose(metrics)  # moves the moments

@@ -160,7 +160,7 @@ class GpFamily:
 
     def learn(self, trial: RunOutcome, belief: GpBelief | None, forecast: ByExpert | None) -> None:
         s, stored = self._state, self._stored
-        point, now = trial.point, float(s["clock"][0])
+        point, now = trial.point, max(float(s["clock"][0]) - trial.ago, 0.0)
         context, losses = (np.minimum(np.maximum(a, -LARGEST), LARGEST) for a in (trial.context, trial.losses))
         if belief is None and self._fit is not None:
             belief = self.believe(context)
@@ -179,13 +179,16 @@ class GpFamily:
             if row >= 0 and (odd > SURPRISING or stored["trust"][row] < LIKELY):  # as far as before from the others?
                 apart = float((losses - stored["losses"][row]) @ s["weights"])
                 row = row if apart * apart <= 2.0 * SURPRISING * belief.noise else -1
+        if trial.scatter is not None and trial.runs > 1:
+            self._note_scatter(trial.runs, trial.scatter)
         if row >= 0:
-            self._join(row, context, losses, now, trial.ended is None)
+            self._join(row, context, losses, now, trial.ended is None, trial.runs)
         else:
             stored.append(point, context, losses, now, trial.failed)
+            stored["counts"][-1] = trial.runs
             self._kept = np.append(self._kept, -1)
         self._any_failed |= trial.failed
-        stored["own"][-1] += trial.asked is not None and trial.ended is None
+        stored["own"][-1] += trial.runs * (trial.asked is not None and trial.ended is None)
         self._judge(gap, odd, row >= 0, now, trust)
         s["clock"] = s["clock"] + [1.0, 0.0]
         while stored.count > MOST_ROWS:
@@ -286,21 +289,34 @@ class GpFamily:
             rows = rows[trusted]
         return int(rows[s["times"][rows].argmax()]) if len(rows) else -1
 
-    def _join(self, row: int, context: Array, losses: Array, now: float, measured: bool) -> None:
-        """One more sample of a row, which becomes the last one; repeats scatter by noise and by what time moves."""
+    def _note_scatter(self, runs: int, scatter: Array) -> None:
+        """Take in how far so many runs at one time scattered around their mean: as repeats between which nothing moved.
+
+        Each fades the ones before it, as if they had come one by one.
+        """
+        s, kept = self._state, KEPT ** (runs - 1)
+        variance = float(scatter @ s["weights"] ** 2) * runs / (runs - 1)
+        s["repeats"] = kept * s["repeats"] + (1.0 - kept) * FADING_SAMPLES * np.array([1.0, variance, 0.0])
+
+    def _join(self, row: int, context: Array, losses: Array, now: float, measured: bool, runs: int = 1) -> None:
+        """One more sample of a row, which becomes the last one; repeats scatter by noise and by what time moves.
+
+        A mean of so many runs counts as many. What the row has counts as 50 such, or 2% less than before.
+        """
         s, stored = self._state, self._stored
         stored.to_end(row)
         self._kept[row:-1] = self._kept[row + 1 :]
         self._kept[-1] = -1
-        count = min(float(stored["counts"][-1]), FADING_SAMPLES)
-        gap, share = losses - stored["losses"][-1], 1.0 / (count + 1.0)
+        known = float(stored["counts"][-1])
+        count = max(min(known, FADING_SAMPLES * runs), KEPT * known)
+        gap, share = losses - stored["losses"][-1], runs / (count + runs)
         apart = float(gap @ s["weights"])
         if measured:
             moved = 1.0 - math.exp(-abs(now - float(stored["times"][-1])) / RECENT_STEPS)
             s["repeats"] = KEPT * s["repeats"] + [1.0, (1.0 - share) * apart**2, 2.0 * (1.0 - share) * moved]
         stored["losses"][-1] += share * gap
         stored["contexts"][-1] += share * (context - stored["contexts"][-1])
-        stored["counts"][-1], stored["times"][-1] = count + 1.0, now
+        stored["counts"][-1], stored["times"][-1] = count + runs, now
 
     def _judge(self, gap: float, odd: float, repeated: bool, now: float, weight: float) -> None:
         """Trust the last row by its weight; but surprises of the same sign in a row may be a change."""

@@ -15,6 +15,7 @@ from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
 from rasp_tuner.engine.kernel.merge import merged
+from rasp_tuner.engine.kernel.repeats import weigh
 from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
 from rasp_tuner.engine.quadratic.native_single import NativeSingle
@@ -52,6 +53,9 @@ class QuadraticFamily:
     def learn(self, trial: RunOutcome, belief: Any, forecast: ByExpert | None) -> None:
         """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
         self.one.learn(trial, belief, forecast)
+        if trial.scatter is not None and trial.runs > 1:
+            with one_thread():
+                weigh(self.dims, self.tuners, self.default, trial.point, trial.losses, trial.runs, trial.scatter)
 
     def bill(self, prices: Prices) -> None:
         del prices  # booked once and for all: sums do not know which of them were suggested

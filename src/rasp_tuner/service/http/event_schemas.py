@@ -6,6 +6,7 @@ from pydantic import Field, StringConstraints
 
 from rasp_tuner.answer_models import Word
 from rasp_tuner.service.http.context_schemas import StrictModel
+from rasp_tuner.service.http.edge_schemas import SumsField
 from rasp_tuner.service.http.schemas import (
     ContextField,
     ControlField,
@@ -42,6 +43,10 @@ class ObserveBody(StrictModel):
     params: ParamsField
     metrics: MetricsField
     stopped: StoppedField
+
+
+class SumsBody(StrictModel):
+    sums: SumsField
 
 
 class AnswerBody(StrictModel):
@@ -92,6 +97,7 @@ BODIES: dict[Kind, type[StrictModel]] = {
     "tell": TellBody,
     "failed": FailedBody,
     "observe": ObserveBody,
+    "sums": SumsBody,
     "freeze": SwitchBody,
     "unfreeze": SwitchBody,
     "approve": ApproveBody,

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 
-from rasp_tuner.service.http import routes_admin, routes_ofrep, routes_page, routes_study
+from rasp_tuner.service.http import routes_admin, routes_edge, routes_ofrep, routes_page, routes_study
 from rasp_tuner.service.http.http_errors import HttpError
 from rasp_tuner.service.http.route import Request, Response, Route
 from rasp_tuner.service.json_codec import dumps
@@ -25,6 +25,7 @@ def _openapi_document() -> bytes:
 
 ROUTES = [
     *routes_study.ROUTES,
+    *routes_edge.ROUTES,
     *routes_admin.ROUTES,
     *routes_ofrep.ROUTES,
     *routes_page.ROUTES,

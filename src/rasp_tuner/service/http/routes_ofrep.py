@@ -84,7 +84,7 @@ async def all_flags(service: Service, request: Request, asked: EvaluateFlag) -> 
         flags[flag.get("key")] = flag
     body = dumps({"flags": list(flags.values())})
     etag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
-    if _has_it(request, etag):
+    if has_etag(request, etag):
         return Response(status=304, content_type=None, headers={"ETag": etag})
     return Response(body, headers={"ETag": etag})
 
@@ -169,7 +169,7 @@ def _bytes(answer: Response) -> bytes:
     return answer.body
 
 
-def _has_it(request: Request, etag: str) -> bool:
+def has_etag(request: Request, etag: str) -> bool:
     """Whether the caller has this answer already."""
     given = request.headers.get(b"if-none-match", b"").decode("latin-1")
     return given.strip() == "*" or etag in (one.strip().removeprefix("W/") for one in given.split(","))

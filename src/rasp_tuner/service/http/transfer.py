@@ -67,7 +67,7 @@ def read_import(body: bytes, name: str | None, limits: Limits) -> StudyImport:
     for event in events:
         if 0.0 < latest - event.at <= MAX_WAIT_S:
             raise _wrong_event(event.seq, "it comes before the one it follows")
-        if event.key is not None and (event.key in keys or event.kind != "observe"):
+        if event.key is not None and (event.key in keys or event.kind not in ("observe", "sums")):
             raise _wrong_event(event.seq, f"the key {event.key!r} comes twice, or is not of an observation")
         if event.kind in ("tell", "failed"):
             number = -1 if event.ask is None else event.ask

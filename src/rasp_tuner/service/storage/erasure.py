@@ -35,10 +35,19 @@ class ErasureQuery:
         return (self.after is None or at >= self.after) and (self.before is None or at < self.before)
 
     def matches(self, event: Event) -> bool:
-        """Whether an ask or observation is selected, apart from its time."""
+        """Whether an ask, an observation or sums are selected, apart from their time.
+
+        Sums cannot be erased in part: they are, if any of their contexts is selected.
+        """
         if (self.ids or self.keys) and event.ask not in self.ids and event.key not in self.keys:
             return False
-        seen = event.body["context"]
+        if event.kind == "sums":
+            found = [context for one in event.body["sums"] for context in one["contexts"]] or [None]
+        else:
+            found = [event.body["context"]]
+        return any(map(self._is_in, found))
+
+    def _is_in(self, seen: Any) -> bool:
         values = seen if isinstance(seen, Mapping) else dict(zip(self.names, seen or (), strict=False))
         return all(_is_meant(values.get(name), wanted) for name, wanted in self.context.items())
 
@@ -49,12 +58,12 @@ class RecordFilter:
 
     query: ErasureQuery
     asks: set[int] = field(default_factory=set)  # to be erased, with their answers
-    seqs: set[int] = field(default_factory=set)  # of observations to be erased
+    seqs: set[int] = field(default_factory=set)  # of observations and sums to be erased
     _matching: set[int] = field(default_factory=set)
 
     def scan(self, events: Sequence[Event], known_time: tuple[int, float] | None = None) -> None:
         for event, at in zip(events, latest_times(events, known_time), strict=True):
-            if event.kind == "observe":
+            if event.kind in ("observe", "sums"):
                 if self.query.in_time_range(at) and self.query.matches(event):
                     self.seqs.add(event.seq)
             elif event.ask is not None:

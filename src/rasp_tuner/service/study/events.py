@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
-Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze", "approve", "refuse", "forgot", "opened"]
+Kind = Literal[
+    "ask", "tell", "failed", "observe", "sums", "freeze", "unfreeze", "approve", "refuse", "forgot", "opened"
+]  # fmt: skip
 LONGEST_ACTOR = 64  # characters
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -19,6 +21,7 @@ class Event:
               tuner's ledger had dropped the ask
     failed    reason; the same as for tell, without stopped and control
     observe   context, params, metrics; stopped
+    sums      sums: runs that were added up before they were told (records/outcome_sum.py)
     freeze    at: "default" if asks get the default and not the recommendation; by: who did it
     unfreeze  by
     approve   id: of a suggestion that waited; params: its settings, which may run now; by
@@ -33,7 +36,7 @@ class Event:
     at: float  # unix seconds
     body: dict[str, Any]
     ask: int | None = None  # number of the suggestion: 7 for "s7"
-    key: str | None = None  # of an observation that must be learned only once
+    key: str | None = None  # of an observation, or of sums, that must be learned only once
 
 
 class EventLog(Protocol):

@@ -33,6 +33,7 @@ RECENT_SUGGESTIONS = 200  # that are listed
 SITUATION_CONTEXTS = 60  # different ones that situations with gains are made of
 TEXT_KINDS = ("category", "name")  # of contexts, whose texts a tuner keeps only as hashes
 MAX_STEPS_TO_CHART = 32  # that wait to be added to the history
+SUMS_SHOWN = 8  # of those that were told together, in charts
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
 
@@ -161,6 +162,21 @@ class LiveStudy:
         self.apply(event)
         return event
 
+    def tell_sums(
+        self, sums: list[dict[str, Any]], source: str, sequence: int, at: float, log: EventLog
+    ) -> Event | None:
+        """The event to log, or None if this source has sent what has this number before."""
+        body, key = {"sums": sums}, f"sums/{source}/{sequence}"
+        before = self._observed.get(key) or log.observation_by_key(self.id, key)
+        if before is not None:
+            if before.body != body:
+                what = f"source {source!r} has sent something else as number {sequence}"
+                raise Conflict(f"{what}: numbers go up, and a source that begins anew takes another name", "sequence")
+            return None
+        event = self._event("sums", at, body, key=key)
+        self.apply(event)
+        return event
+
     def freeze(self, frozen: bool, at: float, *, default: bool = False, by: str | None = None) -> Event | None:
         """The event to log, or None if the study is in that state already; `default`: every ask gets the default."""
         default = frozen and default
@@ -275,6 +291,19 @@ class LiveStudy:
         if event.key is not None:
             put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
         self._chart(Step(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
+
+    def _apply_sums(self, event: Event) -> None:
+        sums = event.body["sums"]
+        runs = self.tuner.tell_sums(sums)
+        self._advance(event, record=True)
+        self.counts.observations += runs
+        if event.key is not None:
+            put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
+        relevance = self.tuner.relevance()
+        for one in sorted(sums, key=lambda one: -one["count"])[:SUMS_SHOWN]:
+            context = one["contexts"][0] if one["contexts"] else None
+            means = {name: parts["sum"] / one["count"] for name, parts in one["metrics"].items()}
+            self._chart(Step(event.at, context, one["params"], means, None, {}, relevance=relevance))
 
     def _apply_freeze(self, event: Event) -> None:
         serves = event.body.get("at")
