@@ -26,7 +26,7 @@ from rasp_tuner.base.checks import number
 from rasp_tuner.base.numerics import EPSILON, Array
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.optimizer import preset as presets
-from rasp_tuner.optimizer.optimizer import FAILED_ERROR, LearnResult
+from rasp_tuner.optimizer.optimizer import FAILED_ERROR, LearnResult, Repeats
 from rasp_tuner.optimizer.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.paper import PAPER
 from rasp_tuner.paper.algorithm import PaperOptimizer
