@@ -16,6 +16,7 @@ LAST_STEPS, STUCK = 20, 0.5  # stuck: the last steps are, on average, above half
 START_STEPS, MARGIN = 50, 1.02  # on W_Near a tuner may look around first; then it should do no harm
 NOISES = ("0", "0.02", "0.3")
 DISCRETE_CELL = "discrete, noise "
+OUTLIERS_CELL = "discrete, one answer in ten is false"
 
 
 class Blurred(Wrapper[Any]):
@@ -33,9 +34,13 @@ class Blurred(Wrapper[Any]):
 def run(cell: str, seed: int, options: Options) -> Values:
     """Discrete knobs; the loss of a step is (f - best) / (median - best) of random settings."""
     del options
-    noise = cell.removeprefix(DISCRETE_CELL)
-    loss = play(Blurred(domains.create("W_Discrete-0", seed), float(noise)), seed, STEPS).loss
-    return {f"loss, noise {noise}": loss.mean(), f"stuck, noise {noise}": loss[-LAST_STEPS:].mean() > STUCK}
+    if cell == OUTLIERS_CELL:
+        way, world = "one answer in ten is false", Blurred(domains.create("W_Discrete-0+outliers", seed), 0.02)
+    else:
+        noise = cell.removeprefix(DISCRETE_CELL)
+        way, world = f"noise {noise}", Blurred(domains.create("W_Discrete-0", seed), float(noise))
+    loss = play(world, seed, STEPS).loss
+    return {f"loss, {way}": loss.mean(), f"stuck, {way}": loss[-LAST_STEPS:].mean() > STUCK}
 
 
 def run_mixed(cell: str, seed: int, options: Options) -> Values:
@@ -53,8 +58,12 @@ DISCRETE = Bed(
     "worlds",
     60,
     {f"loss, noise {noise}": Measure("mean", wanted) for noise, wanted in zip(NOISES, (0.12, 0.12, 0.19), strict=True)}
-    | {f"stuck, noise {noise}": Measure("count", 0.0) for noise in NOISES},
-    lambda _: [f"{DISCRETE_CELL}{noise}" for noise in NOISES],
+    | {f"stuck, noise {noise}": Measure("count", 0.0) for noise in NOISES}
+    | {
+        "loss, one answer in ten is false": Measure("mean"),
+        "stuck, one answer in ten is false": Measure("count", 0.0),
+    },
+    lambda _: [*(f"{DISCRETE_CELL}{noise}" for noise in NOISES), OUTLIERS_CELL],
     run,
 )
 MIXED = Bed(

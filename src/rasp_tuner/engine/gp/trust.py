@@ -2,7 +2,7 @@
 
 The noise is a scale mixture: a row has the noise s2 / trust. A sample is false with odds FALSE_ODDS, and then its error
 is of any size. Else it is normal; but what was fitted to few rows is not known well, so that its forecast has the
-Student's t of value.py.
+Student's t of value.py. The first sample of a situation is right: the situation may be unlike all others.
 
 symbol     shape      meaning
 n          scalar     rows
@@ -19,7 +19,6 @@ from rasp_tuner.contexts.context_metric import likeness
 
 FREEDOM = 4.0  # of Student's t, of the noise: the usual robust choice
 FALSE_ODDS = 1e-2  # prior odds of a false sample, as for quadratics
-FALSE_ODDS_NEW = 1e-5  # the same in a situation never seen before: it may well be unlike all others
 FALSE_SIZES = 11.0  # 2 log(1e6) / sqrt(2 pi): its error is of any size up to a million deviations
 FAMILIAR = 1.0  # rows like this one: without them its situation is a new one
 FALSE_SHARE = 1.0 / 3.0  # of the rows, at most, that are false together
@@ -31,7 +30,7 @@ MOST_LOG = 500.0  # its exponential is finite
 def suspects(y: Array, counts: Array, z: Array) -> NDArray[np.bool_]:
     """[n] which of few rows ran once, and lie far from most rows, also from those of situations like theirs.
 
-    The first of a situation is none: the situation may be unlike all others. z [n, d_c]: contexts in their metric.
+    z [n, d_c]: contexts in their metric.
     """
     none = np.zeros(len(y), dtype=bool)
     if not FEWEST_SAMPLES <= len(y) < EARLY_SAMPLES or not _far(y - np.median(y)).any():
@@ -70,9 +69,8 @@ def trusted(
     """
     z = squares / (variance + noise)
     rarity = np.minimum(0.5 * (freedom + 1.0) * np.log1p(z / freedom), MOST_LOG)
-    known = np.where(alike >= FAMILIAR, FALSE_ODDS, FALSE_ODDS_NEW)
-    odds = known / FALSE_SIZES * np.exp(rarity) / np.sqrt(np.maximum(z, 1.0))
+    odds = FALSE_ODDS / FALSE_SIZES * np.exp(rarity) / np.sqrt(np.maximum(z, 1.0))
     right = np.where(false, 0.0, 1.0 / (1.0 + odds))
     own = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + z))
     weights: Array = right * own + (1.0 - right) * noise / np.maximum(squares, noise)
-    return np.maximum(weights, LEAST_TRUST)
+    return np.where(alike >= FAMILIAR, np.maximum(weights, LEAST_TRUST), 1.0)
