@@ -71,7 +71,7 @@ def test_constants_reach_their_parts():
 @pytest.mark.parametrize(
     ("name", "changes", "says"),
     [
-        ("best", {}, r"one of \['paper', 'default'\]"),
+        ("best", {}, r"one of \['paper', 'default'"),
         (None, {}, "preset must be one of"),
         (["paper"], {}, "preset must be one of"),
         ("paper", {"memory": 3}, "no constant 'memory'"),

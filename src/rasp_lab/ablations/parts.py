@@ -230,7 +230,14 @@ GAUSSIAN_PROCESS = (
     Ablation("without the residual", _priors(vr=NONE)),
     Ablation("no effects of single levels", _priors(hot=NONE)),
     Ablation("no hyperparameter steps", ((model.Climb, "moved", lambda self, _slope: self),)),
-    Ablation("all rows trusted", ((gp_family, "SURPRISING", 1e300), (gp_family, "trusted", lambda trust, _odd: trust))),
+    Ablation(
+        "all rows trusted",
+        (
+            (gp_family, "SURPRISING", 1e300),
+            (gp_family, "trusted", lambda squares, *_: np.ones_like(squares)),
+            (model, "suspects", lambda y, *_: np.zeros(len(y), dtype=bool)),
+        ),
+    ),
     Ablation("repeats are rows of their own", ((gp_family, "SAME_CONTEXT", 2.0),)),
     Ablation("at most 50 rows", ((gp_family, "MOST_ROWS", 50),), in_harder_worlds=False),
     Ablation("the default never runs first", ((gp_family, "BASELINE_SHARE", -1.0),)),

@@ -38,11 +38,6 @@ def test_the_commands_in_the_docs_run(tmp_path, monkeypatch):
     assert Path("out/runs/report.html").is_file()
 
 
-def test_the_docs_name_every_option_of_a_table():
-    panel = rasp("bench", "--help").stdout.split("Your own measurements")[1].split("╰")[0]
-    assert set(re.findall("--[a-z-]+", panel)) == set(re.findall(r"(?m)^\| `(--[a-z-]+)` \|", DOCS))
-
-
 def test_a_table_of_ones_own(tmp_path):
     (tmp_path / "runs.csv").write_text(TABLE)
     words = [

@@ -50,7 +50,7 @@ from rasp_tuner.engine.gp.native_gp import closest
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.engine.gp.rows import ROW_ARRAYS, LatestRows, StoredRows
 from rasp_tuner.engine.gp.search import point_keys
-from rasp_tuner.engine.gp.trust import FALSE_ODDS, LEAST_TRUST, trusted
+from rasp_tuner.engine.gp.trust import FALSE_ODDS, LEAST_TRUST, student_weight, trusted
 from rasp_tuner.engine.gp.value import TAIL, TAIL_ROWS
 from rasp_tuner.optimizer.optimizer import LatestSamples
 from rasp_tuner.space import Layout
@@ -334,8 +334,11 @@ class GpFamily:
         return TAIL + self._stored.count / TAIL_ROWS
 
     def _trusted(self, gap: float, variance: float, alike: float, noise: float) -> float:
-        """The weight of one sample, so far from its forecast."""
-        squares, spread, like, own = np.array([[min(gap * gap, LARGEST)], [variance], [alike], [max(noise, 1e-300)]])
+        """The weight of one sample, so far from its forecast; none is false while there is little to judge it by."""
+        noise = max(noise, 1e-300)
+        if self._stored.count < TRUST_FROM_ROWS:
+            return student_weight(min(gap * gap / (variance + noise), LARGEST))
+        squares, spread, like, own = np.array([[min(gap * gap, LARGEST)], [variance], [alike], [noise]])
         return float(trusted(squares, spread, like, own, self._freedom, np.zeros(1, dtype=bool))[0])
 
     def _changed(self, now: float) -> NDArray[np.bool_]:

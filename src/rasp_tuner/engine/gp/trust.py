@@ -71,6 +71,11 @@ def trusted(
     rarity = np.minimum(0.5 * (freedom + 1.0) * np.log1p(z / freedom), MOST_LOG)
     odds = FALSE_ODDS / FALSE_SIZES * np.exp(rarity) / np.sqrt(np.maximum(z, 1.0))
     right = np.where(false, 0.0, 1.0 / (1.0 + odds))
-    own = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + z))
+    own = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + z))  # as in student_weight
     weights: Array = right * own + (1.0 - right) * noise / np.maximum(squares, noise)
     return np.where(alike >= FAMILIAR, np.maximum(weights, LEAST_TRUST), 1.0)
+
+
+def student_weight(z: float) -> float:
+    """Of one right sample, z squared deviations from its forecast: Student's t."""
+    return max(min(1.0, (FREEDOM + 1.0) / (FREEDOM + z)), LEAST_TRUST)
