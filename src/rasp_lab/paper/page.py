@@ -40,13 +40,10 @@ def part(found: Mapping[str, Table], verdict: str) -> str:
             "### From `paper` to `default`",
             "Each row has what the rows above it have. The effect is relative to the row above:",
         ),
-        "repaired": (
-            "### Repaired",
-            f"{verdict} Its changes were chosen on domains {chosen} and even seeds; *unseen* marks the others."
-            " p is of a paired t-test against the better of the two:",
-        ),
     }
     parts = [f"{title}\n\n{words}\n\n{markdown(found[name])}" for name, (title, words) in said.items() if name in found]
+    if "repaired" in found:
+        parts += ["### Repaired", f"{verdict} Its changes were chosen on domains {chosen} and even seeds."]
     if "claims" in found:
         parts += ["### Claims", claims(found["claims"])]
     files = ", ".join(f"[{name}.csv]({FOLDER}/{name}.csv) ({what})" for name, what in FILES.items() if name in found)
