@@ -116,6 +116,9 @@ def test_the_page_in_the_repository_is_that_of_its_tables():
     for name in ("readings", "bridge"):
         for row in known[name][1]:
             assert f"| {' | '.join(row)} |" in measured, row
+    head, rows = known["repaired"]
+    ahead = sum(row[head.index("ahead of both")] == "yes" for row in rows)
+    assert f"on {ahead} of {len(rows)} domains" in measured
 
 
 @pytest.fixture

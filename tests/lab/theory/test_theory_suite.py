@@ -55,7 +55,9 @@ def test_the_tables_of_the_document_are_what_is_printed(outcomes):
     kept = [head.index(name) for name in ("claim", "as", "instances", "worst measured/bound", "holds?")]
     printed = [[row[i] for i in kept] for row in rows]
     assert csv_tables.read(TABLE) == ([head[i] for i in kept], printed)
-    failing = [f"| {name} | {worst} |" for name, version, _, worst, holds in printed if (version, holds) == ("paper", "NO")]
+    failing = [
+        f"| {name} | {worst} |" for name, version, _, worst, holds in printed if (version, holds) == ("paper", "NO")
+    ]
     lines = DOC.read_text().splitlines()
     start = lines.index("| claim | worst measured/bound, as printed |")
     assert lines[start + 2 : lines.index("", start)] == failing
