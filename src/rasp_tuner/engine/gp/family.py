@@ -336,8 +336,9 @@ class GpFamily:
     def _trusted(self, gap: float, variance: float, alike: float, noise: float) -> float:
         """The weight of one sample, so far from its forecast; none is false while there is little to judge it by."""
         noise = max(noise, 1e-300)
-        if self._stored.count < TRUST_FROM_ROWS:
-            return student_weight(min(gap * gap / (variance + noise), LARGEST))
+        z = min(gap * gap / (variance + noise), LARGEST)
+        if self._stored.count < TRUST_FROM_ROWS or z <= 1.0:
+            return student_weight(z)
         squares, spread, like, own = np.array([[min(gap * gap, LARGEST)], [variance], [alike], [noise]])
         return float(trusted(squares, spread, like, own, self._freedom, np.zeros(1, dtype=bool))[0])
 

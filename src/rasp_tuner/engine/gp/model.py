@@ -17,6 +17,7 @@ theta      [H+d+d_c]  logarithms of the hyperparameters, of each knob's weight, 
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -410,6 +411,7 @@ def climbed(
     """
     (targets, bounded), odd, false = ready or Ready.of(knobs, rows, metric), None, np.zeros(len(rows.y), dtype=bool)
     scale /= targets.unit
+    look = numpy_pass if knobs.tables is None else native_pass
     for step in range(steps):
         weights = Weights.of(climb.theta, knobs, targets.level(scale))
         z = weighted(bounded, weights.relevance)  # type: ignore[arg-type]  # it is there if theta moves
@@ -419,8 +421,10 @@ def climbed(
         again = Repeats.of(repeats, weights, rows.features)
         if scale:
             against += again.against(factors, targets.unit * scale)
-        found, false = _judged(knobs, rows, targets.y, z, weights, factors, against)
-        rows = rows._replace(trust=np.where(false, LEAST_TRUST, rows.trust))
+        if step == 0:
+            found, rows, false = _judged(look, knobs, rows, targets.y, z, weights, factors, against)
+        else:
+            found = look(knobs, rows, targets.y, z, weights, factors, against, True)
         scale, slope, odd = found.scale, found.slope, found.odd
         if found.factor:
             theta, momentum = climb.theta.copy(), climb.momentum.copy()
@@ -433,21 +437,28 @@ def climbed(
 
 
 def _judged(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array
-) -> tuple[Pass, NDArray[np.bool_]]:  # fmt: skip
-    """A look with slopes; and which rows are false: those far from all others together, or none, by the evidence."""
-    look = numpy_pass if knobs.tables is None else native_pass
+    look: Callable[..., Pass],
+    knobs: Knobs,
+    rows: Rows,
+    y: Array,
+    z: Array,
+    weights: Weights,
+    factors: Array,
+    priors: Array,
+) -> tuple[Pass, Rows, NDArray[np.bool_]]:
+    """A look with slopes; the rows as it saw them; and which are false: those far from all others, or none [n].
+
+    The evidence decides.
+    """
     far = suspects(y, rows.counts, z)
     if not far.any():
-        return look(knobs, rows, y, z, weights, factors, priors, True), far
-    right, wrong = (
-        look(knobs, rows._replace(trust=np.where(far, t, rows.trust)), y, z, weights, factors, priors, True)
-        for t in (1.0, LEAST_TRUST)
-    )
-    noise = float(weights.h[S2] * factors[wrong.factor])
-    if wrong.evidence + if_false(y, far, noise, wrong.scale) > right.evidence:
-        return wrong, far
-    return right, np.zeros_like(far)
+        return look(knobs, rows, y, z, weights, factors, priors, True), rows, far
+    right, wrong = (rows._replace(trust=np.where(far, trust, rows.trust)) for trust in (1.0, LEAST_TRUST))
+    one, two = (look(knobs, seen, y, z, weights, factors, priors, True) for seen in (right, wrong))
+    noise = float(weights.h[S2] * factors[two.factor])
+    if two.evidence + if_false(y, far, noise, two.scale) > one.evidence:
+        return two, wrong, far
+    return one, right, np.zeros_like(far)
 
 
 def fitted(

@@ -30,24 +30,24 @@ MOST_LOG = 500.0  # its exponential is finite
 def suspects(y: Array, counts: Array, z: Array) -> NDArray[np.bool_]:
     """[n] which of few rows ran once, and lie far from most rows, also from those of situations like theirs.
 
-    z [n, d_c]: contexts in their metric.
+    y [n]: around their median. z [n, d_c]: contexts in their metric.
     """
-    none = np.zeros(len(y), dtype=bool)
-    if not FEWEST_SAMPLES <= len(y) < EARLY_SAMPLES or not _far(y - np.median(y)).any():
-        return none
+    far = _far(y) if FEWEST_SAMPLES <= len(y) < EARLY_SAMPLES else np.zeros(len(y), dtype=bool)
+    if not far.any():
+        return far
     order = y.argsort()
     alike = likeness(z, z)
     np.fill_diagonal(alike, 0.0)
     among = alike[:, order].cumsum(axis=1)
     middle = y[order[(among >= LIKELY * among[:, -1:]).argmax(axis=1)]]  # the weighted median of the others
-    far: NDArray[np.bool_] = _far(y - middle) & _far(y - np.median(y)) & (counts == 1.0) & (among[:, -1] >= FAMILIAR)
-    return far if far.sum() <= FALSE_SHARE * len(y) else none
+    far = far & _far(y - middle) & (counts == 1.0) & (among[:, -1] >= FAMILIAR)
+    return far if far.sum() <= FALSE_SHARE * len(y) else np.zeros_like(far)
 
 
 def _far(apart: Array) -> NDArray[np.bool_]:
     """[n] which distances from the middle are far beyond the usual ones."""
     size = np.abs(apart)
-    far: NDArray[np.bool_] = size > ABSURD_DEVIATIONS * NORMAL_MAD * np.median(size)
+    far: NDArray[np.bool_] = size > ABSURD_DEVIATIONS * NORMAL_MAD * np.sort(size)[len(size) // 2]
     return far
 
 
@@ -69,11 +69,13 @@ def trusted(
     """
     z = squares / (variance + noise)
     rarity = np.minimum(0.5 * (freedom + 1.0) * np.log1p(z / freedom), MOST_LOG)
-    odds = FALSE_ODDS / FALSE_SIZES * np.exp(rarity) / np.sqrt(np.maximum(z, 1.0))
+    odds = (
+        FALSE_ODDS / FALSE_SIZES * np.exp(rarity) / np.sqrt(np.maximum(z, 1.0))
+    )  # within one deviation nothing is false
     right = np.where(false, 0.0, 1.0 / (1.0 + odds))
     own = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + z))  # as in student_weight
     weights: Array = right * own + (1.0 - right) * noise / np.maximum(squares, noise)
-    return np.where(alike >= FAMILIAR, np.maximum(weights, LEAST_TRUST), 1.0)
+    return np.where((alike >= FAMILIAR) & (z > 1.0), np.maximum(weights, LEAST_TRUST), 1.0)
 
 
 def student_weight(z: float) -> float:
