@@ -338,7 +338,7 @@ class GpFamily:
         noise = max(noise, 1e-300)
         z = min(gap * gap / (variance + noise), LARGEST)
         if self._stored.count < TRUST_FROM_ROWS or z <= 1.0:
-            return student_weight(z)
+            return max(float(student_weight(np.array(z))), LEAST_TRUST)
         squares, spread, like, own = np.array([[min(gap * gap, LARGEST)], [variance], [alike], [noise]])
         return float(trusted(squares, spread, like, own, self._freedom, np.zeros(1, dtype=bool))[0])
 

@@ -69,15 +69,13 @@ def trusted(
     """
     z = squares / (variance + noise)
     rarity = np.minimum(0.5 * (freedom + 1.0) * np.log1p(z / freedom), MOST_LOG)
-    odds = (
-        FALSE_ODDS / FALSE_SIZES * np.exp(rarity) / np.sqrt(np.maximum(z, 1.0))
-    )  # within one deviation nothing is false
+    odds = FALSE_ODDS / FALSE_SIZES * np.exp(rarity) / np.sqrt(np.maximum(z, 1.0))
     right = np.where(false, 0.0, 1.0 / (1.0 + odds))
-    own = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + z))  # as in student_weight
-    weights: Array = right * own + (1.0 - right) * noise / np.maximum(squares, noise)
+    weights: Array = right * student_weight(z) + (1.0 - right) * noise / np.maximum(squares, noise)
+    # all is right within one deviation
     return np.where((alike >= FAMILIAR) & (z > 1.0), np.maximum(weights, LEAST_TRUST), 1.0)
 
 
-def student_weight(z: float) -> float:
-    """Of one right sample, z squared deviations from its forecast: Student's t."""
-    return max(min(1.0, (FREEDOM + 1.0) / (FREEDOM + z)), LEAST_TRUST)
+def student_weight(z: Array) -> Array:
+    """[n] of right samples, z squared deviations from their forecasts: Student's t."""
+    return np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + z))
