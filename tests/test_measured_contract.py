@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rasp_lab.beds.contract import SHARE, WORLDS, play
-from rasp_tuner import Int, Tuner
-from rasp_tuner.engine.measured_bill import MeasuredBill
+from rasp_tuner import Categorical, Int, Tuner
+from rasp_tuner.engine.measured_bill import SPENT, MeasuredBill
 
 STEPS = 120
 ALLOWANCE = 6.0  # of a new tuner, in steps of the default's cost
@@ -136,3 +136,24 @@ def test_a_bill_that_grew_from_absurd_numbers_can_be_read_again() -> None:
         bill.observe_own(0.1, 0.01, (1.0, 1.1), False)
     assert bill.closed_variance > 1e100
     MeasuredBill().restore(bill.state())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_another_situation_with_a_lower_level_spends_nothing(seed: int) -> None:
+    """A first run of the default there surprises, which says nothing about own runs elsewhere."""
+    rng = np.random.default_rng(seed)
+    tuner = Tuner({"plan": Categorical(list("abcdefgh")), "level": Int(1, 9)}, {"cost": "min"}, ["slow"],
+                  {"plan": "e", "level": 6}, seed=seed)  # fmt: skip
+    locked = 0
+    for step in range(45):
+        slow = float(step // 15 % 2 == 0)
+        own = tuner.ask({"slow": slow})
+        locked += tuner.explain(own.id).source == SPENT
+        worse = 0.2 * abs("abcdefgh".index(str(own.params["plan"])) - 5)
+        cost = (1.0 + worse) * (8.0 if slow else 0.5)
+        tuner.tell(own.id, {"cost": cost * float(np.exp(0.1 * rng.standard_normal()))})
+    assert locked == 0  # 27 to 29 steps, if it counted
+    budget = tuner.budget()
+    assert budget is not None
+    assert budget.measured is not None
+    assert budget.measured < 0.5 * budget.allowed

@@ -108,6 +108,7 @@ def test_settings_of_the_engine_are_typed():
         "budget": None,
         "screen": False,
         "find": False,
+        "quadratic": False,
     }
     assert presets.default(screen=np.True_).constants["screen"] is True
 

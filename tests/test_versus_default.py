@@ -144,7 +144,8 @@ def test_situations_of_very_different_levels_are_no_absurd_values():
         s = tuner.ask({"load": load})
         tuner.tell(s.id, {"ms": 1e5**load * (1.0 + (s.params["x"] - 0.2) ** 2) * math.exp(0.02 * rng.normal())})
     assert tuner.versus_default().left_out <= 2  # the first look at another situation
-    assert tuner.versus_default().gain.outcome == "better"
+    found = tuner.versus_default().gain  # of a default that hardly ever ran: a wide one
+    assert -0.05 < found.low < 1.0 - 1.0 / 1.09 < found.high < 0.25
 
 
 def test_one_absurd_value_moves_a_measured_gain_by_little():

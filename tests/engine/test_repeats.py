@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import Float, Int, Tuner
+from rasp_tuner import Float, Int, Tuner, presets
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.errors import InvalidValue
 
@@ -80,7 +80,7 @@ def test_rows_of_the_process_are_those_of_the_samples(count):
 @pytest.mark.parametrize("count", [2, 7, 300])
 def test_sums_of_the_quadratics_are_those_of_the_samples(count):
     rng = np.random.default_rng(0)
-    one_by_one, added = tuner_of("floats"), tuner_of("floats")
+    one_by_one, added = (tuner_of("floats", preset=presets.default(quadratic=True)) for _ in range(2))
     for i, (params, context, values) in enumerate(cells(rng, count)):
         values = values if i else np.full(count, 30.0)  # sums are relative to the first loss
         for value in values:
@@ -107,7 +107,7 @@ def test_forecasts_of_a_sum_and_of_its_samples_agree(space):
     for qps in (100.0, 900.0):
         for pool in (4, 16, 40):
             ours, theirs = (t.what_if([qps], {"pool": pool}).given.metrics["p99"] for t in (added, one_by_one))
-            assert ours.mean == pytest.approx(theirs.mean, abs=1.0)
+            assert ours.mean == pytest.approx(theirs.mean, abs=1.5)  # of about 40: one run scatters by 3
             assert ours.high - ours.low < 7.0  # of one run: 6
             assert ours.low - 1.5 < world(pool, qps) < ours.high + 1.5
         assert added.recommend([qps])["pool"] == pytest.approx(40 if qps > 500 else 4, rel=0.25)

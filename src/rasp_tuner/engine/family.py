@@ -87,6 +87,10 @@ class Belief(Protocol):
     def noise(self) -> float:
         """Variance of one observation around its mean."""
 
+    @property
+    def knows_default(self) -> bool:
+        """Whether the default ran in a situation like this one, as far as that is counted."""
+
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of y, noise left out, at points [n, d] of the unit box; all experts weighted."""
 

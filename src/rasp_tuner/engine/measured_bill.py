@@ -1,18 +1,18 @@
 """MeasuredBill: what own steps have cost, as it was measured; the part of the budget that does not rest on the model.
 
-Own runs are set beside runs of the default before and after them. The model only says what the default is forecast to
-come to in each situation; if that is wrong, runs of the default show it, and what they show is taken off.
+Own runs are set beside runs of the default after them. The model only says what the default is forecast to come to in
+each situation; if that is wrong, runs of the default show it, and what they show is taken off.
 
 symbol   meaning
 block    own runs one after another, n of them, with no run of the default between
 e        how far an own run came out above the forecast of the default, as a share of it
-r        the same of a run of the default; its mean over those beside a block
+r        the same of a run of the default; its mean over the m after a block
 bill     sum of e - n r, over all blocks, in steps of the default's loss
 
-After a block the forecast has learned from its runs, so what counts is r after it; only of short blocks also r before.
 Runs of the default in a row count together, each as if the forecast had learned nothing from those before it. A block
-is judged anew with each of them, until the next own run. r is taken for its mean times v / (v + its variance), with v
-the usual error of a forecast: a few noisy runs say little.
+is judged anew with each of them, until the next own run. r is taken for its mean times v / (v + s / m), with v the
+variance of a forecast's usual error and s that of one run: a few noisy runs say little. Where the default did not run
+yet in a situation like this one, its first run says nothing about others.
 
 The default runs where
     audit    n stakes come to what is left: so much may have been lost unseen. In a block that goes on, a gain is left
@@ -42,7 +42,6 @@ from rasp_tuner.types import Budget
 MOST_SHARE, MOST_DEVIATIONS = 0.5, 3.0  # of one run: more is an outlier
 USUAL_ERROR = 0.2  # of a forecast of the default, as a share
 NOISE_RUNS = 3.0  # that the model's variance of one run counts for, beside what runs of the default show
-FORGOTTEN_STEPS = 4.0  # after which the forecast may have moved away from the runs before a block
 MOST_CREDIT = 3.0  # times what is left without them, that gains may add before they are audited
 ERROR_OF_LEFT = 0.5  # that an audit may leave open, of what is left
 LEAST_LEFT = 1.0  # step of the default's loss: audits are not more frequent or more exact, however little is left
@@ -51,12 +50,10 @@ AUDIT = "default (its own cost is measured again)"
 SPENT = "default (the budget is spent, as measured)"
 
 FIELDS = {  # all are zero until something was told, but the level
-    name: Field((), 0.0, MOST_SAMPLES, whole=True) for name in ("steps", "own", "before_runs", "after_runs", "freedom")
+    name: Field((), 0.0, MOST_SAMPLES, whole=True) for name in ("steps", "own", "after_runs", "freedom")
 }
 FIELDS |= {name: Field((), 0.0, LARGEST) for name in ("closed_variance", "unproven", "noise", "squares")}
-FIELDS |= {
-    name: Field((), -LARGEST, LARGEST) for name in ("closed", "own_sum", "before", "after_sum", "moved", "level")
-}
+FIELDS |= {name: Field((), -LARGEST, LARGEST) for name in ("closed", "own_sum", "after_sum", "moved", "level")}
 
 
 class MeasuredBill:
@@ -68,7 +65,6 @@ class MeasuredBill:
         self.closed = self.closed_variance = 0.0  # of blocks that are judged for good
         self.own = self.own_sum = 0.0  # runs of the latest block, and sum of their e
         self.unproven = 0.0  # gains among these where the default was never measured to be so bad
-        self.before = self.before_runs = 0.0  # mean r before it, as of the forecast then; of so many runs
         self.after_sum = self.after_runs = 0.0  # of r after it, as of the forecast before these runs
         self.moved = 0.0  # the forecast, by the runs after it
         self.noise = 0.0  # variance of one run as a share, by the model
@@ -80,16 +76,18 @@ class MeasuredBill:
         trial: RunOutcome,
         at_default: bool,
         offer: Against | None,
+        known: bool,
         noise: float,
         wider: float,
     ) -> None:
         """Take in what a suggestion came to. `offer` sets it beside the default; None before the first sample.
 
+        known    whether the default ran in a situation like this one
         noise    variance of one run around its mean
         wider    by which deviations are wider than believed
         """
         y = float(objective.target(trial.losses)) if trial.ended is None else trial.ended
-        if offer is None:
+        if offer is None or (at_default and not known):
             self.steps += 1.0
             if at_default and not trial.failed:
                 self.level = max(self.level, objective.own_units(y))
@@ -128,7 +126,7 @@ class MeasuredBill:
             least = 0.0 if self.level == -LARGEST else (came - self.level) / max(abs(self.level), SMALLEST)
             bounded = min(max(share, bounded, least), MOST_PRICE)
         if self.after_runs:
-            self._close(self.after_sum / self.after_runs - self.moved, self.after_runs)
+            self._close()
         self.own += 1.0
         self.own_sum += bounded
         if self.level == -LARGEST or forecast > self.level + STAKE * abs(self.level):
@@ -190,7 +188,7 @@ class MeasuredBill:
         self.level, self.noise = max(self.level, other.level), max(self.noise, other.noise)
         for name in ("steps", "squares", "freedom"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self._close(0.0, 0.0)
+        self._close()
         self.closed, self.closed_variance = closed[0], closed[1] + blocks
 
     def state(self) -> dict[str, Array]:
@@ -198,7 +196,7 @@ class MeasuredBill:
         return {name: np.array(float(np.clip(getattr(self, name), f.least, f.most))) for name, f in FIELDS.items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Snapshots from before it was built have none, nor have tuners out of a fleet."""
+        """Tuners out of a fleet have none."""
         found = state if "steps" in state else MeasuredBill().state()
         for name, array in checked(found, FIELDS, {}).items():
             setattr(self, name, float(array))
@@ -210,39 +208,25 @@ class MeasuredBill:
         most = min(max(MOST_SHARE, MOST_DEVIATIONS * math.sqrt(self.noise)), MOST_PRICE)
         return min(max(share, -most), most)
 
-    def _close(self, before: float, runs: float) -> None:
-        """Judge the latest block for good; the next one begins, after so many runs of the default with this mean r."""
+    def _close(self) -> None:
+        """Judge the latest block for good; the next one begins."""
         self.closed, self.closed_variance = self.mean, self.closed_variance + self._block_variance()
-        self.before, self.before_runs = before, runs
         self.own = self.own_sum = self.unproven = self.after_sum = self.after_runs = self.moved = 0.0
 
     def _beside(self) -> float:
-        """The mean r of the latest block, as far as it is believed."""
-        before, after = self._weights()
-        mean = before * self.before + after * self.after_sum / max(self.after_runs, 1.0)
-        return mean * self._belief()
+        """The mean r after the latest block, as far as it is believed."""
+        return self.after_sum / max(self.after_runs, 1.0) * self._belief()
 
     def _block_variance(self) -> float:
         return self._noise() * self.own + (self.own * self._error()) ** 2
 
     def _error(self) -> float:
         """Deviation of r."""
-        return math.sqrt(self._variance() * self._belief())
+        return USUAL_ERROR * math.sqrt(1.0 - self._belief())
 
     def _belief(self) -> float:
-        return USUAL_ERROR**2 / (USUAL_ERROR**2 + self._variance())
-
-    def _variance(self) -> float:
-        before, after = self._weights()
-        each = before**2 / max(self.before_runs, 1.0) + after**2 / max(self.after_runs, 1.0)
-        return self._noise() * each
-
-    def _weights(self) -> tuple[float, float]:
-        """Of the runs of the default before the latest block, and of those after it."""
-        if not self.before_runs or not self.after_runs:
-            return (0.0, 1.0) if self.after_runs else (1.0, 0.0)
-        before = 0.5 * min(FORGOTTEN_STEPS / max(self.own, 1.0), 1.0)
-        return before, 1.0 - before
+        known = USUAL_ERROR**2 * self.after_runs
+        return known / max(known + self._noise(), SMALLEST)
 
     def _noise(self, most: float = math.inf) -> float:
         """Variance of one run as a share: the model's, up to `most`, and that of runs of the default in a row."""

@@ -28,13 +28,15 @@ DEFAULT: Settings = {
     "budget": None,  # share of the default's loss by which the sum of losses may exceed it; None: no budget
     "screen": False,  # whether the context is ignored until it improves predictions
     "find": False,  # whether only the end counts, not what runs on the way cost
+    "quadratic": False,  # whether a single continuous knob has quadratics too, as in a fleet
 }
+
 
 SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from which on effects are taken for factors
 
 
 def _check(key: str, value: object) -> Setting:
-    if key in ("screen", "find"):
+    if key in ("screen", "find", "quadratic"):
         if not isinstance(value, bool | np.bool_):
             raise InvalidSpace(f"{key} must be True or False, got {show(value)}")
         return bool(value)
@@ -61,7 +63,8 @@ def _build(
     for name, metric in table.metrics.items():
         if metric.limit is not None:
             own = {name: Metric(metric.direction, scale=metric.scale)}
-            engine = _engine(EngineSettings(find=typed.find), layout, context_dim, own)
+            alike = EngineSettings(find=typed.find, quadratic=typed.quadratic)
+            engine = _engine(alike, layout, context_dim, own)
             limits.append(LimitModel(name, metric, metric.limit, engine))
     return LimitedEngine(main, limits, table, list(minimised), layout) if limits else main
 
@@ -76,7 +79,8 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     ]
     switches = sum(a or b for a, b in zip(few, choices, strict=True)) / len(few)
     objective = Objective(metrics, logs_first=switches >= SWITCHES)
-    if any(discrete) or settings.find:
+    single = len(discrete) == 1 and not settings.quadratic  # any shape is learned from as few runs as a bowl
+    if any(discrete) or settings.find or single:
         family = GpFamily(layout, context_dim, objective.columns, WINDOW_SAMPLES, settings.find)
     else:
         family = QuadraticFamily(layout.default, context_dim, objective.columns)
@@ -87,10 +91,10 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
 
 
 def _least_numbers(settings: Settings, layout: Layout, context_dim: int) -> int:
-    """Of one context; and of the covariance of the moving optimum, where all knobs are continuous."""
-    del settings
+    """Of one context; and of the covariance of the moving optimum of quadratics."""
     d, continuous = len(layout.default), all(levels is None for levels in layout.levels)
-    return context_dim + ((1 + 2 * d) ** 2 if continuous else d)
+    quadratics = continuous and (d > 1 or bool(settings["quadratic"]))
+    return context_dim + ((1 + 2 * d) ** 2 if quadratics else d)
 
 
 KIND = PresetKind(DEFAULT, _check, _build, _least_numbers)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rasp_tuner import presets
 from rasp_tuner.base.checks import show, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread
@@ -88,9 +89,11 @@ class Fleet:
         if not isinstance(share, bool):
             raise InvalidSpace(f"share must be True or False, got {show(share)}")
         # a Tuner checks all of this, and says what a tuner of this fleet looks like in a snapshot
+        kind = presets.default(quadratic=isinstance(space, Mapping) and len(space) == 1)
         example = Tuner(
-            space, metrics, context, default, seed=seed, budget=budget, guard=guard, switching_cost=switching_cost
-        )
+            space, metrics, context, default,
+            preset=kind, seed=seed, budget=budget, guard=guard, switching_cost=switching_cost,
+        )  # fmt: skip
         plan, place = Plan.of(example), Device(device)
         ContinuousKnobs(plan.space)  # before anything is built
         self._build(plan, place, blank(plan, place, size, 0), size, share, None)

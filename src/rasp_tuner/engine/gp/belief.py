@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.base.numerics import SMALLEST, Array
+from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import ByExpert, Choice, Comparison
 from rasp_tuner.engine.gp.bill import HindsightBill
@@ -40,6 +41,10 @@ class GpBelief:
         self._unknown = unknown  # whether the default should run here first
         self._looked_at: tuple[bytes, PointAndDefault] | None = None
         self.noise: float = self.fit.noise * self.fit.scale**2
+
+    @property
+    def knows_default(self) -> bool:
+        return self._here.default_runs()[0] >= ALIKE
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         if len(points) > AT_ONCE:  # covariances grow with the square

@@ -23,7 +23,7 @@ from rasp_tuner.base.common_constants import (
     ODD_DEVIATIONS,
     RECENT_STEPS,
 )
-from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
 from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
 from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric, likeness
 from rasp_tuner.engine.family import ByExpert, Prices, RunOutcome
@@ -107,7 +107,7 @@ class GpFamily:
 
     def __init__(self, layout: Layout, context_dim: int, columns: int, window: int, find: bool = False) -> None:
         self._knobs = Knobs(layout, find)
-        self._prior = ThetaPrior.of(self._knobs.dim, context_dim, find)
+        self._prior = ThetaPrior.of(self._knobs.dim, context_dim, find, bool(self._knobs.scale.all()))
         self._find = find
         dim = self._knobs.dim
         self._sizes: dict[str, int | range] = {
@@ -335,11 +335,12 @@ class GpFamily:
 
     def _trusted(self, gap: float, variance: float, alike: float, noise: float) -> float:
         """The weight of one sample, so far from its forecast; none is false while there is little to judge it by."""
-        noise = max(noise, 1e-300)
-        z = min(gap * gap / (variance + noise), LARGEST)
+        square = min(gap * gap, LARGEST)
+        noise = max(noise, square / LARGEST, SMALLEST)
+        z = square / (variance + noise)
         if self._stored.count < TRUST_FROM_ROWS or z <= 1.0:
             return max(float(student_weight(np.array(z))), LEAST_TRUST)
-        squares, spread, like, own = np.array([[min(gap * gap, LARGEST)], [variance], [alike], [noise]])
+        squares, spread, like, own = np.array([[square], [variance], [alike], [noise]])
         return float(trusted(squares, spread, like, own, self._freedom, np.zeros(1, dtype=bool))[0])
 
     def _changed(self, now: float) -> NDArray[np.bool_]:

@@ -75,11 +75,12 @@ class ThetaPrior(NamedTuple):
     deviation: Array
 
     @classmethod
-    def of(cls, dim: int, context_dim: int, find: bool = False) -> "ThetaPrior":
+    def of(cls, dim: int, context_dim: int, find: bool = False, scale: bool = False) -> "ThetaPrior":
+        """`scale`: whether the only knob is one. Its shape is in the residual; levels have effects of their own."""
         median, deviation = np.array(list(PRIORS.values())).T
         if find:
             median[[VR, ELL]] = FIND_RESIDUAL, FIND_LENGTH
-        elif dim > 1:
+        elif dim > 1 or scale:
             median[VR] = max(median[VR], SMALL_RESIDUAL / dim**3)
             median[ELL] = min(median[ELL], SMALL_LENGTH * dim**2)
         if not context_dim:  # nothing differs between contexts

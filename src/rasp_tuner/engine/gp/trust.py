@@ -73,7 +73,7 @@ def trusted(
     right = np.where(false, 0.0, 1.0 / (1.0 + odds))
     weights: Array = right * student_weight(z) + (1.0 - right) * noise / np.maximum(squares, noise)
     # all is right within one deviation
-    return np.where((alike >= FAMILIAR) & (z > 1.0), np.maximum(weights, LEAST_TRUST), 1.0)
+    return np.where((alike >= FAMILIAR) & (false | (z > 1.0)), np.maximum(weights, LEAST_TRUST), 1.0)
 
 
 def student_weight(z: Array) -> Array:

@@ -34,6 +34,8 @@ class NumpySingle:
 class NumpyBelief:
     """Good until its tuner learns."""
 
+    knows_default = True  # what ran in a situation is not kept apart
+
     def __init__(self, one: NumpySingle, arrays: SlotBelief) -> None:
         self._one, self.arrays = one, arrays
         self._known = one.dims, one.state, arrays, one.default  # what every function is given
