@@ -459,8 +459,8 @@ class Engine:
         if asked is not None and self._is_measured:
             offer = None if belief is None else self.beside(belief, point)
             noise = 0.0 if belief is None else belief.noise / runs
-            known = belief is not None and belief.knows_default
-            self._measured.learn(self.objective, trial, self._at_default(point), offer, known, noise, self.wider)
+            knows = belief is not None and belief.knows_default
+            self._measured.learn(self.objective, trial, self._at_default(point), offer, knows, noise, self.wider)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and measured and runs == 1:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
