@@ -13,7 +13,7 @@ from rasp_tuner.engine.kernel.belief import SlotBelief, shapes
 from rasp_tuner.engine.kernel.believe import believe, box, minimisers
 from rasp_tuner.engine.kernel.choose import FIRST, best, candidates, choose
 from rasp_tuner.engine.kernel.pooled_prior import prior
-from rasp_tuner.engine.kernel.predict import compare, each, experts_of, features, forecast, predict
+from rasp_tuner.engine.kernel.predict import against, each, experts_of, features, forecast, predict
 from rasp_tuner.engine.kernel.state import Dims, E, L, State, blank
 
 SIZES = [Dims(1, 0, 1), Dims(2, 1, 2), Dims(5, 3, 1), Dims(3, 40, 3)]
@@ -66,7 +66,7 @@ def answers(dims: Dims, state: State, default: Any, asked: dict[str, Any]) -> di
     several = {
         "predict": predict(dims, state, belief, default, points),
         "each": each(dims, state, belief, default, points),
-        "compare": compare(dims, state, belief, default, points[:, 0], points[:, 1]),
+        "against": against(dims, state, belief, default, points[:, 0]),
         "forecast": forecast(dims, state, belief, default, points[:, 0], asked["y"]),
         "choose": choose(dims, state, belief, default, asked["draws"]),
     }
@@ -174,12 +174,15 @@ def test_the_moving_optimum_is_linearised_in_its_coefficients():
 @pytest.mark.parametrize("dims", SIZES)
 def test_a_comparison_is_a_difference_of_predictions(dims):
     state, default, asked, belief = asked_of(dims, STEPS)
-    one, other = asked["points"][:, 0], asked["points"][:, 1]
-    mean, variance = compare(dims, state, belief, default, one, other)
-    both, _ = predict(dims, state, belief, default, asked["points"][:, :2])
-    np.testing.assert_allclose(mean, both[:, 0] - both[:, 1], atol=1e-10)
+    own = np.broadcast_to(default, asked["points"][:, 0].shape)
+    both = np.stack([asked["points"][:, 0], own], axis=1)
+    means, variances = predict(dims, state, belief, default, both)
+    level, mean, variance, expected, *each_variance = against(dims, state, belief, default, both[:, 0])
+    np.testing.assert_allclose(mean, means[:, 0] - means[:, 1], atol=1e-10)
+    np.testing.assert_allclose([expected, level], means.T, atol=1e-10)
+    np.testing.assert_allclose(each_variance, variances.T, atol=1e-10)
     assert (variance >= 0.0).all()
-    mean, variance = compare(dims, state, belief, default, one, one)
+    _, mean, variance, *_ = against(dims, state, belief, default, own)
     assert not mean.any()
     assert not variance.any()
 

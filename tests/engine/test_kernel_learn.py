@@ -8,7 +8,6 @@ import pytest
 from rasp_tuner.engine.kernel import convert, learn, memory, moving, outliers, pooled_prior
 from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.belief import shapes as belief_shapes
-from rasp_tuner.engine.kernel.masks import batch_progress
 from rasp_tuner.engine.kernel.state import SLOTS, Dims, E, L, State, blank
 from rasp_tuner.errors import SnapshotError
 
@@ -208,7 +207,7 @@ def test_slots_with_the_same_key_are_merged_first():
     rng, one = np.random.default_rng(0), np.ones(1)
     for i in range(dims.rows):
         context = np.array([[7.0 if i in (3, 5) else rng.normal()]])
-        memory.write(dims, state, context, np.ones((1, dims.sample)), one, batch_progress(state))
+        memory.write(dims, state, context, np.ones((1, dims.sample)), one)
     assert state.count[0] == SLOTS
     assert state.counts[0, :SLOTS].sum() == dims.rows
     at_seven = np.abs(state.keys[0, :SLOTS, 0] + state.origin[0, 0] - 7.0) < 1e-12

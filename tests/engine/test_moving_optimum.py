@@ -7,7 +7,6 @@ from teaching import teach
 from rasp_tuner.engine.kernel import memory, moving, outliers
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.learn import start
-from rasp_tuner.engine.kernel.masks import batch_progress
 from rasp_tuner.engine.kernel.predict import each, experts_of
 from rasp_tuner.engine.kernel.state import Dims, L, blank
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
@@ -24,7 +23,7 @@ def observe(dims, state, u, context, y, trust=1.0):
 
 
 def fit(dims, state):
-    moving.fit(dims, state, np.array([CURVATURE]), np.zeros(1), True, batch_progress(state))
+    moving.fit(dims, state, np.array([CURVATURE]), np.zeros(1), np.ones(1, dtype=bool))
 
 
 def fitted(samples=60, context_dim=2):
@@ -82,7 +81,7 @@ def test_what_is_predicted_does_not_depend_on_the_units_asked_for():
     mean, variance = predicted(dims, state, context, u)
     state.curvature[:] = 0.5
     psi = np.array([[1.0, 0.1, 0.2, 0.01, 0.04, 3.0]])
-    memory.write(dims, state, context[None], psi, np.ones(1), batch_progress(state))  # y is now less an offset of 3
+    memory.write(dims, state, context[None], psi, np.ones(1))  # y is now less an offset of 3
     belief = believed(dims, state, context)
     assert (belief.a[0], belief.offset[0]) == (0.5, 3.0)
     other_mean, other_variance = predicted(dims, state, context, u)
@@ -110,7 +109,7 @@ def test_a_sample_whose_trust_is_restored_counts_again():
     dims, state = fitted(20)
     observe(dims, state, np.zeros(2), np.zeros(2), 50.0, trust=0.0)
     assert state.window_weights[0, 20] == 0.0
-    outliers.restore_trust(state, True)
+    outliers.restore_trust(state, np.ones(1, dtype=bool))
     assert state.window_weights[0, 20] == 1.0
 
 

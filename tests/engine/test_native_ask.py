@@ -12,7 +12,7 @@ from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.choose import best, candidates, choose
 from rasp_tuner.engine.kernel.learn import learn, start
 from rasp_tuner.engine.kernel.native_batch import NativeBatch
-from rasp_tuner.engine.kernel.predict import compare, forecast, predict
+from rasp_tuner.engine.kernel.predict import against, forecast, predict
 from rasp_tuner.engine.kernel.state import Dims, State, blank
 
 needs_library = pytest.mark.skipif(not native.available(), reason=f"native kernel: {native.why_not()}")
@@ -68,16 +68,15 @@ def test_compiled_answers_are_those_of_the_arrays(d: int, c: int, k: int):
         some = rng.random((size, 4, d))
         for mine, theirs in (
             (got.predict(some), predict(dims, state, belief, default, some)),
-            (
-                got.compare(points, some[:, 0]),
-                compare(dims, state, belief, default, points, some[:, 0]),
-            ),
             (got.forecast(points, y), forecast(dims, state, belief, default, points, y)),
         ):
             same(mine[0], theirs[0], unit)
             same(mine[1], theirs[1], unit**2)
             for more, others in zip(mine[2:], theirs[2:], strict=True):
                 same(more, others, 100.0)
+        told = zip(got.versus_default(points), against(dims, state, belief, default, points), strict=True)
+        for i, (mine, theirs) in enumerate(told):
+            same(mine, theirs, unit**2 if i in (2, 4, 5) else unit)
         same(got.best(), best(dims, state, belief, default), 100.0)
         draws = rng.random((size, d + candidates(dims)))
         mine, theirs = got.choose(draws), choose(dims, state, belief, default, draws)

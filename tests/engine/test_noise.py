@@ -19,7 +19,7 @@ def observe(state, errors, unsure):
     """Of one sample: what each expert was wrong by, and the variance of what all but the first expected."""
     variances = np.full((1, E), unsure)
     variances[0, KNOWS] = 0.0
-    observe_noise(state, np.broadcast_to(errors, (1, E)), variances, True)
+    observe_noise(state, np.broadcast_to(errors, (1, E)), variances, np.ones(1, dtype=bool))
 
 
 def steps(state, noise, unsure, samples):

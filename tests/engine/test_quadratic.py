@@ -283,7 +283,7 @@ def test_false_measurements_found_late_unbend_the_shared_curvature():
     pooled_prior.outliers_found(state, ALL_ROWS, found, np.array([1.0]))
     assert state.curvature[0] == 0.0  # it was not known yet
     for _ in range(5):
-        pooled_prior.track(state, np.zeros(1), (np.array([40.0]), np.array([9.0])), True)
+        pooled_prior.track(state, np.zeros(1), np.array([40.0]), np.array([9.0]), np.ones(1, dtype=bool))
     state.noises[:] = -np.arange(9.0)
     bent = state.curvature[0]
     pooled_prior.outliers_found(state, ALL_ROWS, ~found, np.array([2.0]))

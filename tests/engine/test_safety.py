@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidSpace, Tuner, presets
-from rasp_tuner.engine.family import Choice, compared
+from rasp_tuner.engine.family import Choice, Comparison
 from rasp_tuner.engine.safety import (
     CALIBRATION_RATE,
     EARN_BACK_STEPS,
@@ -42,11 +42,8 @@ class Belief:
         return np.array(means), np.array(variances)
 
     def against(self, point, default):
-        return compared(self, point, default)
-
-    def compare(self, point, other):
-        (mean, variance), (other_mean, other_variance) = self.predict_one(point), self.predict_one(other)
-        return mean - other_mean, variance + other_variance
+        (mean, variance), (level, other) = self.predict_one(point), self.predict_one(default)
+        return Comparison(level, mean - level, variance + other, mean, (variance, other))
 
 
 def test_a_point_is_compared_with_the_default():

@@ -8,7 +8,7 @@ from teaching import teach
 
 from rasp_tuner.engine.kernel import memory, outliers
 from rasp_tuner.engine.kernel.learn import start
-from rasp_tuner.engine.kernel.masks import ALL_ROWS, batch_progress
+from rasp_tuner.engine.kernel.masks import ALL_ROWS
 from rasp_tuner.engine.kernel.memory import SHARP_STEPS
 from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, L, blank
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
@@ -22,7 +22,7 @@ def written(contexts, psi=None, trust=1.0):
     state = blank(dims, 1, start(dims))
     psi = np.ones((len(contexts), dims.sample)) if psi is None else psi
     for t, context in enumerate(contexts):
-        memory.write(dims, state, context[None], psi[t : t + 1], np.array([trust]), batch_progress(state))
+        memory.write(dims, state, context[None], psi[t : t + 1], np.array([trust]))
     return dims, state
 
 
@@ -159,8 +159,8 @@ def test_state_of_another_shape_is_refused():
 def test_only_the_trust_of_the_latest_sample_is_restored():
     dims, state = written(visits(3))
     for trust in (0.1, 0.2):
-        memory.write(dims, state, np.zeros((1, 2)), np.ones((1, dims.sample)), np.array([trust]), batch_progress(state))
-    outliers.restore_trust(state, True)
+        memory.write(dims, state, np.zeros((1, 2)), np.ones((1, dims.sample)), np.array([trust]))
+    outliers.restore_trust(state, np.ones(1, dtype=bool))
     assert state.trust[0, :, 3:5].tolist() == [[0.1, 1.0]] * L
 
 

@@ -127,7 +127,7 @@ def _estimated() -> Replacement:
 # Candidates and the choice among them
 
 
-def _without_hint(_dims: Dims, _state: State, belief: SlotBelief, _rows: np.ndarray, _n: int) -> np.ndarray:
+def _without_hint(_dims: Dims, _state: State, belief: SlotBelief, _rows: np.ndarray) -> np.ndarray:
     widest = np.full(belief.optimum.shape[1], 2.0)  # wherever the default is, the box lies within
     return choose._centres(belief, -widest, widest)[:, -1]
 
@@ -136,7 +136,7 @@ NO_TRUST = (
     (learn, "update_trust", lambda *_: None),
     (moving, "residual_trust", lambda squares, _scale: np.ones_like(squares)),
 )
-NO_LATE_RULE = (learn, "trust_in_sample", lambda state, *_: (np.ones(state.size), False))
+NO_LATE_RULE = (learn, "trust_in_sample", lambda state, *_: (np.ones(state.size), np.zeros(state.size, dtype=bool)))
 NO_EARLY_RULE = (learn, "recheck_early_samples", lambda *_: None)
 NO_PIN = (believe, "_pinned", lambda _dims, _state, _default, mean, S, *_: (mean, S))
 NO_DIRECTIONS = ((choose, "DIRECTIONS", 0), (choose, "_moves", choose._moves.__wrapped__))  # it keeps what it found

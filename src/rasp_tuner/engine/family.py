@@ -94,11 +94,8 @@ class Belief(Protocol):
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of y, noise left out, at points [n, d] of the unit box; all experts weighted."""
 
-    def compare(self, point: Array, other: Array) -> tuple[float, float]:
-        """Mean and variance of y at `point` [d] less y at `other`, noise left out; all experts weighted."""
-
     def against(self, point: Array, default: Array) -> Comparison:
-        """`predict` at two points [d], and `compare` of them."""
+        """`predict` at two points [d], and what is expected of their difference."""
 
     def billed(self, bill: Any, point: Array) -> float:
         """Covariance of the family's bill and of y at a point less that at the default, here."""
@@ -126,25 +123,10 @@ class SearchBelief(Belief, Protocol):
         """The best of what was measured here and keeps the limits; of none such the likeliest. None if nothing was."""
 
 
-class Predicting(Protocol):
-    """A belief, as far as two points are compared by it."""
-
-    def predict(self, points: Array) -> tuple[Array, Array]: ...
-
-    def compare(self, point: Array, other: Array) -> tuple[float, float]: ...
-
-
-def predict_one(belief: Predicting, point: Array) -> tuple[float, float]:
+def predict_one(belief: Belief, point: Array) -> tuple[float, float]:
     """`Belief.predict` at one point [d], as numbers."""
     mean, variance = belief.predict(point[None])
     return float(mean[0]), float(variance[0])
-
-
-def compared(belief: Predicting, point: Array, default: Array) -> Comparison:
-    """`Belief.against`, one after the other."""
-    (expected, level), (own, other) = (a.tolist() for a in belief.predict(np.array([point, default])))
-    mean, variance = belief.compare(point, default)
-    return Comparison(level, mean, variance, expected, (own, other))
 
 
 B = TypeVar("B", bound=Belief)

@@ -17,8 +17,8 @@ class Experts(NamedTuple):
 
     mean: Array  # [B, E, p] of the coefficients, in units of y
     S: Array  # [B, E, p, p] their covariance, in units of a^2
-    along: Array | None  # [B, d, p] covariance of the moving optimum with its bowl, in units of a; None without one
-    location: Array | None  # [B, d, d] covariance of the moving optimum
+    along: Array  # [B, d, p] covariance of the moving optimum with its bowl, in units of a
+    location: Array  # [B, d, d] covariance of the moving optimum
 
 
 @dataclass

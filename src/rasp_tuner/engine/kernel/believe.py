@@ -16,15 +16,7 @@ from rasp_tuner.base.common_constants import RECENT_STEPS
 from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.kernel.belief import SlotBelief
-from rasp_tuner.engine.kernel.masks import (
-    ALL_ROWS,
-    BatchProgress,
-    Mask,
-    batch_progress,
-    collapse_mask,
-    row_max,
-    rows_where,
-)
+from rasp_tuner.engine.kernel.masks import ALL_ROWS, Flags, chunks, row_max
 from rasp_tuner.engine.kernel.memory import gaps, reach
 from rasp_tuner.engine.kernel.moving import encoded
 from rasp_tuner.engine.kernel.outliers import targets
@@ -51,12 +43,11 @@ PIN_VARIANCE = 0.01  # of a bowl's least y around the shared level, besides what
 
 def believe(dims: Dims, state: State, default: Array, contexts: Array) -> SlotBelief:
     """In contexts [B, c]; finite for tuners without samples, too."""
-    d, seen = dims.knobs, batch_progress(state)
-    n = max(seen.slots, 1)
+    d, n = dims.knobs, max(int(state.count.max()), 1)
     kernels = _kernels(dims, state, contexts, n)
     G, b, rest, offset = _pool(dims, state, kernels, n)
     bowl = prior(dims, state)
-    a = _curvature(state, bowl, G, b, rest, seen)
+    a = _curvature(state, bowl, G, b, rest)
     level = a * centred_level(state, offset, a)
     noises = noise_variances(state.noises)
     rho, pull = noises[:, :L, None], a[:, None] * bowl.pull
@@ -102,9 +93,9 @@ def minimisers(low: Array, high: Array, mean: Array, a: Array) -> Array:
     return np.minimum(np.maximum(mean[:, :, 1 : 1 + d] / (-2.0 * curvatures), low), high)
 
 
-def refresh_now(steps: Array | float) -> Mask:
-    """Whether to spend time on what changes little: always while young, then now and then; of [B] or of one number."""
-    return (steps < MOVING_SETTLED_SAMPLES) | (steps % MOVING_LOOK_EVERY_STEPS == 0.0)
+def refresh_now(state: State) -> Flags:
+    """[B] whether to spend time on what changes little: always while young, then now and then."""
+    return (state.steps < MOVING_SETTLED_SAMPLES) | (state.steps % MOVING_LOOK_EVERY_STEPS == 0.0)
 
 
 def _kernels(dims: Dims, state: State, contexts: Array, n: int) -> Array:
@@ -135,11 +126,10 @@ def _pool(dims: Dims, state: State, kernels: Array, n: int) -> tuple[Array, Arra
     return G, b - shift[..., None] * sums, rest, offset
 
 
-def _curvature(state: State, bowl: PooledPrior, G: Array, b: Array, rest: Array, seen: BatchProgress) -> Array:
+def _curvature(state: State, bowl: PooledPrior, G: Array, b: Array, rest: Array) -> Array:
     """[B] the curvature all situations share; where it is not tracked yet, as the blind expert sees it."""
     a = state.curvature + 0.0
-    rows = rows_where(a == 0.0) if seen.flattest == 0.0 else None
-    if rows is not None:
+    for rows in chunks(a == 0.0):
         theirs = PooledPrior(*(part[rows] for part in bowl))
         a[rows] = estimate(theirs, G[rows, 0], b[rows, 0], rest[rows, 0], a[rows])
     return a
@@ -150,8 +140,6 @@ def _pinned(
 ) -> tuple[Array, Array]:
     """Posteriors with what a bowl cannot say by itself: its least value is about the level all situations share."""
     d, known = dims.knobs, state.curvature > 0.0
-    if collapse_mask(known) is False:
-        return mean, S
     u = minimisers(*box(default), mean, a)
     f = np.empty(mean.shape)
     f[:, :, 0], f[:, :, 1 : 1 + d], f[:, :, 1 + d :] = 1.0, u, u * u
@@ -164,7 +152,7 @@ def _pinned(
 
 def _has_say(state: State) -> Array:
     """[B] 1 where the moving optimum has a fit and counts now; while it does not, it is scored like the blind one."""
-    return state.fitted * (refresh_now(state.steps) | (state.scores[:, L] > MOVING_IDLE_NATS))
+    return state.fitted * (refresh_now(state) | (state.scores[:, L] > MOVING_IDLE_NATS))
 
 
 def _weights(state: State, moving: Array, similar: Array) -> Array:
@@ -174,9 +162,7 @@ def _weights(state: State, moving: Array, similar: Array) -> Array:
     """
     familiar = np.minimum(row_max(similar) / ALIKE, 1.0)
     scores = EXPERT_PRIOR + familiar * (state.scores - EXPERT_PRIOR)
-    silent = moving == 0.0
-    if collapse_mask(silent) is not False:
-        scores[:, L] = np.where(silent, -np.inf, scores[:, L])
+    scores[:, L] = np.where(moving == 0.0, -np.inf, scores[:, L])
     shifted: Array = np.exp(scores - row_max(scores))
     shifted /= shifted.sum(axis=1)[:, None]
     return shifted
@@ -184,16 +170,12 @@ def _weights(state: State, moving: Array, similar: Array) -> Array:
 
 def _spread(dims: Dims, state: State, n: int) -> Array:
     """[B] of y: as tracked; else its deviation over the slots, of which nobody has more than n, or 1."""
-    spread = state.largest + 0.0
-    unknown = spread == 0.0
-    if collapse_mask(unknown) is False:
-        return spread
     y, count = targets(dims, state, ALL_ROWS, n), np.maximum(state.count, 1.0)
     used = _rows(n) < state.count[:, None]
     mean = np.where(used, y, 0.0).sum(axis=1) / count
     away = np.where(used, y - mean[:, None], 0.0)
     deviation = np.sqrt(np.vecdot(away, away) / count)
-    return np.where(unknown, np.where(deviation > 0.0, deviation, 1.0), spread)
+    return np.where(state.largest == 0.0, np.where(deviation > 0.0, deviation, 1.0), state.largest)
 
 
 @lru_cache

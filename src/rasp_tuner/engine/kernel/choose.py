@@ -13,7 +13,7 @@ import numpy as np
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.belief import Experts, SlotBelief
 from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
-from rasp_tuner.engine.kernel.masks import ALL_ROWS, Flags, batch_progress, collapse_mask, row_max
+from rasp_tuner.engine.kernel.masks import ALL_ROWS, Flags, row_max
 from rasp_tuner.engine.kernel.outliers import targets
 from rasp_tuner.engine.kernel.predict import experts_of, features, predict
 from rasp_tuner.engine.kernel.state import RANK, Dims, E, L, Places, State
@@ -46,14 +46,9 @@ def choose(
 
     Points [B, d], their sources [B], and mean and variance [B] of y there. Draws [B, d + n] are uniform in [0, 1).
     """
-    seen = batch_progress(state)
-    young = seen.fewest < 2.0 and collapse_mask(state.count < 2.0)
-    if young is True:
-        return _first_probe(dims, state, belief, default, draws)
-    chosen = _choice(dims, state, belief, default, draws, seen.slots)
-    if young is False:
-        return chosen
-    points, *numbers = zip(_first_probe(dims, state, belief, default, draws), chosen, strict=True)
+    young = state.count < 2.0
+    given = dims, state, belief, default, draws
+    points, *numbers = zip(_first_probe(*given), _choice(*given), strict=True)
     source, mean, variance = (np.where(young, first, then) for first, then in numbers)
     return np.where(young[:, None], *points), source, mean, variance
 
@@ -62,7 +57,7 @@ def best(dims: Dims, state: State, belief: SlotBelief, default: Array) -> Array:
     """Points [B, d]: the least posterior mean among experts' minimisers, their mean, the best tried and the default."""
     weights = _weights(belief)
     rows = np.arange(state.size)
-    hint = _hint(dims, state, belief, rows, dims.rows)[:, None]
+    hint = _hint(dims, state, belief, rows)[:, None]
     u = np.concat([_centres(belief, *box(default)), hint, np.zeros_like(hint)], axis=1)
     local = (weights[:, None, :L] @ belief.mean) @ features(u)
     gaps = u - belief.optimum[:, None]
@@ -72,14 +67,14 @@ def best(dims: Dims, state: State, belief: SlotBelief, default: Array) -> Array:
 
 
 def _choice(
-    dims: Dims, state: State, belief: SlotBelief, default: Array, draws: Array, slots: int
+    dims: Dims, state: State, belief: SlotBelief, default: Array, draws: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """As `choose`, for tuners with samples, in so many slots at most."""
+    """As `choose`, for tuners with samples."""
     d, (low, high) = dims.knobs, box(default)
     rows, weights = np.arange(state.size), _weights(belief)
     experts = experts_of(dims, state, belief)
     centres = _centres(belief, low, high)
-    hint = _hint(dims, state, belief, rows, slots)[:, None]
+    hint = _hint(dims, state, belief, rows)[:, None]
     u = _candidates(dims, belief, rows, draws[:, :d], centres, hint, experts)
     u = np.minimum(np.maximum(u, low), high)
     inside = (centres[:, :E] > low) & (centres[:, :E] < high)  # an optimum at the edge stays there
@@ -115,9 +110,8 @@ def _candidates(
     """Points u [B, n, d] to compare: the optima of experts, the best tried, moves around the leader's and that one."""
     d = dims.knobs
     leader = (belief.weights * HANDICAPS).argmax(axis=1)
-    covariance = experts.S[rows, leader, 1 : 1 + d, 1 : 1 + d]
-    if experts.location is not None:
-        covariance = np.where((leader == L)[:, None, None], experts.location, covariance)
+    local = experts.S[rows, leader, 1 : 1 + d, 1 : 1 + d]
+    covariance = np.where((leader == L)[:, None, None], experts.location, local)
     flat = covariance.reshape((-1, d * d))
     unsure = flat[:, :: d + 1]
     unsure += (TIE * unsure.sum(axis=1))[:, None] * draws  # knobs not tried yet take turns at random
@@ -128,19 +122,17 @@ def _candidates(
 def _centres(belief: SlotBelief, low: Array, high: Array) -> Array:
     """[B, E + 1, d] every expert's minimiser, and their mean."""
     local = minimisers(low, high, belief.mean, belief.a)
-    moved, moving = local[:, :1], collapse_mask(belief.moving > 0.0)
-    if moving is not False:
-        optimum = np.minimum(np.maximum(belief.optimum, low), high)[:, None]
-        moved = optimum if moving is True else np.where(moving[:, None, None], optimum, moved)
+    optimum = np.minimum(np.maximum(belief.optimum, low), high)[:, None]
+    moved = np.where(belief.moving[:, None, None] > 0.0, optimum, local[:, :1])
     every = np.concat([local, moved], axis=1)
     return np.concat([every, belief.weights[:, None] @ every], axis=1)
 
 
-def _hint(dims: Dims, state: State, belief: SlotBelief, rows: Places, n: int) -> Array:
-    """[B, d] the point of the slot, of n, with the best y in a situation like this."""
-    kernels = belief.kernels[:, :, :n]
-    score = targets(dims, state, ALL_ROWS, n) / belief.spread[:, None] + 2.0 * (1.0 - kernels[:, 2])
-    slot = np.where(kernels[:, 0] > 0.0, score, np.inf).argmin(axis=1)
+def _hint(dims: Dims, state: State, belief: SlotBelief, rows: Places) -> Array:
+    """[B, d] the point of the slot with the best y in a situation like this."""
+    y, similar = targets(dims, state, ALL_ROWS, dims.rows), belief.kernels[:, 2]
+    score = y / belief.spread[:, None] + 2.0 * (1.0 - similar)
+    slot = np.where(belief.kernels[:, 0] > 0.0, score, np.inf).argmin(axis=1)
     u: Array = state.prompts[rows, slot, 1 : 1 + dims.knobs] / np.maximum(state.counts[rows, slot], 1.0)[:, None]
     return u
 
@@ -157,9 +149,8 @@ def _experts_at(
     d, p, f = dims.knobs, dims.features, features(u)
     mean, S = experts.mean, experts.S
     slopes = S[:, :, 1 : 1 + d] + (2.0 * centres[:, :E])[..., None] * S[:, :, 1 + d :]
-    if experts.along is not None:
-        steep = np.maximum(belief.curvatures, LEAST_CURVATURE)
-        slopes[:, L] = (2.0 * steep)[..., None] * experts.along
+    steep = np.maximum(belief.curvatures, LEAST_CURVATURE)
+    slopes[:, L] = (2.0 * steep)[..., None] * experts.along
     curvatures = np.maximum(mean[:, :, 1 + d :] / belief.a[:, None, None], LEAST_CURVATURE)
     slopes *= (inside * (0.5 / np.sqrt(curvatures)))[..., None]
     Sf = (S.reshape((-1, E * p, p)) @ f).reshape((-1, E, p, u.shape[1]))

@@ -13,20 +13,9 @@ from rasp_tuner.base.numerics import LARGEST, Array
 from rasp_tuner.engine.kernel import memory, moving
 from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.believe import box, minimisers, refresh_now
-from rasp_tuner.engine.kernel.masks import (
-    BatchProgress,
-    Flags,
-    Mask,
-    Rows,
-    assign_where,
-    batch_progress,
-    collapse_mask,
-    row_max,
-    rows_where,
-)
+from rasp_tuner.engine.kernel.masks import Flags, Rows, assign_where, chunks, row_max
 from rasp_tuner.engine.kernel.outliers import (
     FAILED,
-    OUTLIERS_FROM_SAMPLES,
     recheck_early_samples,
     restore_trust,
     targets,
@@ -85,29 +74,22 @@ def learn(
     The belief [B] is of the contexts [B, c], and logs [B, E] are the densities it gave to the losses [B, k] at the
     points [B, d]. A tuner without samples ignores both, one with fewer than two the latter.
     """
-    seen = batch_progress(state)
-    if seen.fewest < 1.0:
-        assign_where(state.first, state.steps == 0.0, losses)
-    if seen.most >= 2.0:
-        trust = _score(dims, state, belief, default, points, losses, logs, seen)
-    else:
-        trust = np.ones_like(state.steps)
-    early: Mask = seen.fewest < EARLY_SAMPLES and collapse_mask(state.steps < EARLY_SAMPLES)
+    assign_where(state.first, state.steps == 0.0, losses)
+    early = state.steps < EARLY_SAMPLES
+    trust = _score(dims, state, belief, default, points, losses, logs)
     assign_where(trust, early, 1.0)  # these are judged together, and again with every one that comes
     u = 2.0 * (points - default)
     relative = np.minimum(np.maximum(losses - state.first, -LARGEST), LARGEST)
     psi = np.concat([0.0 * u[:, :1] + 1.0, u, u * u, relative], axis=1)
-    memory.write(dims, state, contexts, psi, trust, seen)
+    memory.write(dims, state, contexts, psi, trust)
     moving.observe(dims, state, u, contexts, relative, trust)
-    if early is not False:
-        _recheck(dims, state, failed, early)
-    seen = seen._replace(fewest=seen.fewest + 1.0, most=seen.most + 1.0)
-    fitted = collapse_mask((seen.fewest >= 3.0 or state.steps >= 3.0) & refresh_now(seen.steps(state)))
-    if fitted is not False:
-        moving.fit(dims, state, belief.a, belief.offset, fitted, seen)
+    latest = np.arange(EARLY_SAMPLES) == state.steps[:, None] - 1.0  # false for those that have more
+    state.early[...] = np.where(latest, FAILED * failed[:, None], state.early)
+    recheck_early_samples(dims, state, early)
+    moving.fit(dims, state, belief.a, belief.offset, (state.steps >= 3.0) & refresh_now(state))
 
 
-def reweigh(state: State, weights: Array, rows: Mask) -> None:
+def reweigh(state: State, weights: Array, rows: Flags) -> None:
     """New weights [B, k] of the losses for the tuners in a mask: their target means something else now."""
     assign_where(state.weights, rows, weights)
     for name, value in FORGOTTEN.items():
@@ -139,56 +121,40 @@ def _score(
     points: Array,
     losses: Array,
     logs: Array,
-    seen: BatchProgress,
 ) -> Array:
     """[B] trust in the samples, after experts, noise and what is shared were moved by those that look true."""
-    scored: Mask = seen.fewest >= 2.0 or state.steps >= 2.0
-    if scored is not True:
-        given, logs = logs, np.zeros_like(logs)  # what a young tuner is given may be anything
-        assign_where(logs, scored, given)
-    mature: Mask = seen.fewest >= OUTLIERS_FROM_SAMPLES or state.steps >= OUTLIERS_FROM_SAMPLES
-    trust, cleared = trust_in_sample(state, belief, logs, mature)
-    cleared = collapse_mask(cleared)
-    if cleared is not False:
-        restore_trust(state, cleared)
-    refresh = scored & refresh_now(seen.steps(state))
-    true = collapse_mask(scored & (trust >= 0.5))
-    if true is not False:
-        scores = KEEP * state.scores + (1.0 - KEEP) * EXPERT_PRIOR + logs
-        assign_where(state.scores, true, scores - row_max(scores))
-        means, variances = each(dims, state, belief, default, points[:, None])
-        a, y = belief.a[:, None], (losses * state.weights).sum(axis=1)[:, None]
-        observe_noise(state, (y - means[:, :, 0]) / a, variances[:, :, 0] / (a * a), true)
-        _track(dims, state, belief, default, true & (seen.fewest >= 3.0 or state.steps >= 3.0), refresh, seen)
-    if refresh is not False:
-        enough: Mask = seen.fewest >= FEWEST_SAMPLES or state.count >= FEWEST_SAMPLES
-        update_trust(dims, state, belief, refresh & enough, seen.slots)
+    scored = state.steps >= 2.0
+    logs = np.where(scored[:, None], logs, 0.0)  # what a young tuner is given may be anything
+    trust, cleared = trust_in_sample(state, belief, logs)
+    restore_trust(state, cleared)
+    refresh, true = scored & refresh_now(state), scored & (trust >= 0.5)
+    scores = KEEP * state.scores + (1.0 - KEEP) * EXPERT_PRIOR + logs
+    assign_where(state.scores, true, scores - row_max(scores))
+    means, variances = each(dims, state, belief, default, points[:, None])
+    a, y = belief.a[:, None], (losses * state.weights).sum(axis=1)[:, None]
+    observe_noise(state, (y - means[:, :, 0]) / a, variances[:, :, 0] / (a * a), true)
+    _track(dims, state, belief, default, true & (state.steps >= 3.0), refresh)
+    update_trust(dims, state, belief, refresh & (state.count >= FEWEST_SAMPLES))
     return trust
 
 
-def _track(
-    dims: Dims, state: State, belief: SlotBelief, default: Array, true: Mask, refresh: Mask, seen: BatchProgress
-) -> None:
+def _track(dims: Dims, state: State, belief: SlotBelief, default: Array, true: Flags, refresh: Flags) -> None:
     """Move what all situations share slowly towards what the leading expert sees, for the tuners in `true`."""
     a = belief.a
     count = state.tracked + 1.0
-    tracked = collapse_mask(true & (count >= NORMAL_FROM_SAMPLES) & (a >= LEAST_TRACKED_CURVATURE))
+    tracked = true & (count >= NORMAL_FROM_SAMPLES) & (a >= LEAST_TRACKED_CURVATURE)
     leader = np.argmax(state.scores, axis=1)
     local = np.minimum(leader, L - 1)
-    looked = None
-    rows = rows_where(tracked & (refresh if seen.flattest > 0.0 else refresh | (state.curvature == 0.0)))
-    if rows is not None:
+    known = state.curvature > 0.0
+    likeliest, spread = np.where(known, state.curvature, 1.0), np.zeros_like(a)
+    for rows in chunks(tracked & (refresh | ~known)):
         one = np.arange(state.size)[rows]
         level = (a * centred_level(state, belief.offset, a))[rows]
         G, b, rest = (array[one, local[rows]] for array in (belief.G, belief.b, belief.rest))
-        likeliest = np.where(state.curvature > 0.0, state.curvature, 1.0)
         common = PooledPrior(*(array[rows] for array in prior(dims, state)))  # before this sample counts
-        likeliest[rows], spread = estimate(common, G, b, rest, level), np.zeros_like(a)
-        spread[rows] = _spread(dims, state, rows, seen.slots)
-        looked = likeliest, spread
+        likeliest[rows], spread[rows] = estimate(common, G, b, rest, level), _spread(dims, state, rows)
     assign_where(state.tracked, true, count)
-    if tracked is not False:
-        track(state, _least(belief, default, leader, local), looked, tracked)
+    track(state, _least(belief, default, leader, local), likeliest, spread, tracked)
 
 
 def _least(belief: SlotBelief, default: Array, leader: Array, local: Array) -> Array:
@@ -201,19 +167,11 @@ def _least(belief: SlotBelief, default: Array, leader: Array, local: Array) -> A
     return least + belief.offset
 
 
-def _spread(dims: Dims, state: State, rows: Rows, n: int) -> Array:
-    """[b] deviation of y over the slots that are trusted; nobody uses more than n."""
-    count = state.count[rows]
-    y, used = targets(dims, state, rows, n), np.arange(n) < count[:, None]
-    trust = np.where(used, state.trust[rows, 0, :n] + 1e-9, 0.0)
+def _spread(dims: Dims, state: State, rows: Rows) -> Array:
+    """[b] deviation of y over the slots that are trusted."""
+    y, used = targets(dims, state, rows, dims.rows), np.arange(dims.rows) < state.count[rows][:, None]
+    trust = np.where(used, state.trust[rows, 0] + 1e-9, 0.0)
     total, weighted = trust.sum(axis=1), trust * y
     variance = (weighted * y).sum(axis=1) / total - (weighted.sum(axis=1) / total) ** 2
     spread: Array = np.sqrt(np.maximum(variance, 0.0))
     return spread
-
-
-def _recheck(dims: Dims, state: State, failed: Array | Flags, early: Mask) -> None:
-    """Note what is known of the latest samples, and look again at all of the tuners that have few."""
-    latest = np.arange(EARLY_SAMPLES) == state.steps[:, None] - 1.0  # false for the others
-    state.early[...] = np.where(latest, FAILED * failed[:, None], state.early)
-    recheck_early_samples(dims, state, early)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.engine.kernel.masks import BatchProgress, Flags, Mask, Rows, assign_where, chunks, collapse_mask, column
+from rasp_tuner.engine.kernel.masks import Flags, Rows, assign_where, chunks, column
 from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, Places, State
 
 SHARP_STEPS = 64  # steps in which a slot is not merged: what is recent stays sharp
@@ -40,10 +40,8 @@ def scales(dims: Dims, state: State, contexts: Array | None = None) -> Scales:
     now = _scales(state.mean, state.moment, changes)
     if contexts is None or not dims.context:
         return now
-    young = (state.steps < SCALES_SETTLED_SAMPLES) | (now.moved < dims.context)
-    if collapse_mask(young) is False:
-        return now
-    relative, young = contexts - state.origin, young[:, None]
+    young = ((state.steps < SCALES_SETTLED_SAMPLES) | (now.moved < dims.context))[:, None]
+    relative = contexts - state.origin
     mean = np.where(young, (n * state.mean + relative) / (n + 1.0), state.mean)
     moment = np.where(young, (n * state.moment + relative**2) / (n + 1.0), state.moment)
     return _scales(mean, moment, changes)
@@ -64,12 +62,11 @@ def reach(state: State) -> Array:
     return 2.0 + REACH_DEVIATIONS * np.sqrt(np.maximum(state.distance[:, 1] - state.distance[:, 0] ** 2, 0.0))
 
 
-def write(dims: Dims, state: State, contexts: Array, psi: Array, trust: Array, seen: BatchProgress) -> None:
+def write(dims: Dims, state: State, contexts: Array, psi: Array, trust: Array) -> None:
     """A new slot for one sample of each tuner: contexts [B, c], psi [B, q] and how far it is trusted [B]."""
-    if seen.fewest < 1.0:
-        assign_where(state.origin, state.steps == 0.0, contexts)
+    assign_where(state.origin, state.steps == 0.0, contexts)
     now = contexts - state.origin
-    _observe(state, bounded(state, contexts) - state.origin, late=seen.fewest > 3.0 or state.steps > 3.0)
+    _observe(state, bounded(state, contexts) - state.origin)
     above, beside, _ = triangle(dims.sample)
     slot = column(state.count)
     state.keys[slot] = now
@@ -80,9 +77,7 @@ def write(dims: Dims, state: State, contexts: Array, psi: Array, trust: Array, s
     state.latest[...] = state.count
     state.steps += 1.0
     state.count += 1.0
-    if seen.slots + 1 < dims.rows:
-        return
-    for rows in chunks(state.count == dims.rows, state.size, dims.rows * max(MERGE_CANDIDATES, dims.prompt)):
+    for rows in chunks(state.count == dims.rows, dims.rows * max(MERGE_CANDIDATES, dims.prompt)):
         _merge(dims, state, rows)
 
 
@@ -137,9 +132,9 @@ def _wobble(mean: Array, moment: Array, changes: Array) -> tuple[Array, Array, P
     return np.maximum(changes, LEAST_SHARE * spread), spread, moving.sum(axis=-1)
 
 
-def _observe(state: State, now: Array, late: Mask) -> None:
-    """Take contexts relative to the first, [B, c], into the statistics; `late` have seen more than three."""
-    n = state.steps[:, None]
+def _observe(state: State, now: Array) -> None:
+    """Take contexts relative to the first, [B, c], into the statistics."""
+    n, late = state.steps[:, None], state.steps > 3.0
     wobble, _, moved = _wobble(state.mean, state.moment, state.changes / np.maximum(n - 1.0, 1.0))
     change = (now - state.previous) ** 2  # the first one is zero
     size = np.minimum((change / wobble).sum(axis=1) / np.maximum(moved, 1), LARGEST_DISTANCE)[:, None]

@@ -17,17 +17,7 @@ import numpy as np
 
 from rasp_tuner.base.common_constants import EARLY_SAMPLES, FADING_SAMPLES, ODD_DEVIATIONS
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.engine.kernel.masks import (
-    ALL_ROWS,
-    BatchProgress,
-    Flags,
-    Mask,
-    Rows,
-    chunks,
-    collapse_mask,
-    column,
-    rows_where,
-)
+from rasp_tuner.engine.kernel.masks import ALL_ROWS, Flags, Rows, chunks, column, span
 from rasp_tuner.engine.kernel.memory import bounded
 from rasp_tuner.engine.kernel.outliers import CHI2_MEDIAN, masked_median, residual_trust
 from rasp_tuner.engine.kernel.pooled_prior import centred_level, noise_variances, prior
@@ -86,17 +76,16 @@ def observe(dims: Dims, state: State, u: Array, contexts: Array, losses: Array, 
     state.reduced_moments += (square - state.reduced_moments) / seen[:, :, None]
 
 
-def fit(dims: Dims, state: State, a: Array, offset: Array, mask: Mask, seen: BatchProgress) -> None:
+def fit(dims: Dims, state: State, a: Array, offset: Array, mask: Flags) -> None:
     """Gauss-Newton towards y = losses @ weights - offset [B], in units of a [B], for the tuners in a mask."""
     # here, and not when a sample comes: theta and its covariance must be in the same encoding
-    steps, n = seen.steps(state), min(int(seen.most), WINDOW_SAMPLES)
-    rows = rows_where(mask & ((steps < EARLY_SAMPLES) | (steps % COMPONENTS_EVERY_STEPS == 0.0)))
-    if rows is not None:
+    steps, n = state.steps, min(int(state.steps.max()), WINDOW_SAMPLES)
+    for rows in chunks(mask & ((steps < EARLY_SAMPLES) | (steps % COMPONENTS_EVERY_STEPS == 0.0))):
         _refresh(dims, state, rows)
     mean, precision = _prior(dims, state, centred_level(state, offset, a))
     noise = noise_variances(state.noises)[:, -1]
     for group, times in ((steps < YOUNG_SAMPLES, 1 + YOUNG_EXTRA_STEPS), (steps >= YOUNG_SAMPLES, 1)):
-        for rows in chunks(mask & group, state.size, WINDOW_SAMPLES * dims.coefficients):
+        for rows in chunks(mask & group, WINDOW_SAMPLES * dims.coefficients):
             task = Task(a[rows][:, None], offset[rows][:, None], mean[rows], precision[rows], noise[rows][:, None])
             _fit(dims, state, rows, n, task, times)
 
@@ -159,7 +148,7 @@ def _fit(dims: Dims, state: State, rows: Rows, n: int, task: Task, times: int) -
         step = _times(found, _times(jacobian.mT, root[:, :, 0] * residual) - pull)
         cost = (trust * residual**2).sum(axis=1) + (away * pull).sum(axis=1)
         theta, moving = _moved(theta, step, cost, moving, task, FitWindow(u, x, y, trust))
-        if collapse_mask(moving) is False:
+        if not moving.any():
             break
     theta[:, : 1 + d] *= a
     theta[:, :1] += offset
@@ -174,7 +163,7 @@ def _fit(dims: Dims, state: State, rows: Rows, n: int, task: Task, times: int) -
 
 def _moved(theta: Array, step: Array, cost: Array, moving: Flags, task: Task, window: FitWindow) -> tuple[Array, Flags]:
     """Theta a step further, by the first length that costs no more; and which tuners [b] found one."""
-    rows: Rows | None = ALL_ROWS
+    rows: Rows = ALL_ROWS
     searching = moving.copy()
     for length in STEP_LENGTHS:
         here, (u, x, y, trust) = theta[rows], (array[rows] for array in window)
@@ -185,9 +174,9 @@ def _moved(theta: Array, step: Array, cost: Array, moving: Flags, task: Task, wi
         better = searching[rows] & (after <= cost[rows])
         theta[rows] = np.where(better[:, None], there, here)
         searching[rows] = searching[rows] & ~better
-        rows = rows_where(searching)  # few as a rule
-        if rows is None:
+        if not searching.any():
             break
+        rows = span(np.flatnonzero(searching))  # few as a rule
     return theta, moving & ~searching
 
 

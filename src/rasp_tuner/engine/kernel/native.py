@@ -24,7 +24,6 @@ POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all have
     "believe": [POINTER] * 2,
     "predict": [POINTER, POINTER, NUMBER, POINTER, POINTER],
-    "compare": [POINTER] * 5,
     "against": [POINTER] * 3,
     "forecast": [POINTER] * 6,
     "choose": [POINTER] * 6,

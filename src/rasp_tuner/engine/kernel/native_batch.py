@@ -119,11 +119,6 @@ class NativeBeliefs(BeliefBuffer, CompiledBeliefs):
         noise: Array = (self.weights * self.noises).sum(axis=1) * self.a**2
         return noise
 
-    def compare(self, points: ArrayLike, others: ArrayLike) -> tuple[Array, Array]:
-        """Mean and variance [n] of y at points [n, d] less y at others."""
-        mean, variance = self._run("compare", [(points, self._dims.knobs), (others, self._dims.knobs)], [0, 0])
-        return mean, variance
-
     def tell(
         self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, y: ArrayLike
     ) -> ExpectedLosses:

@@ -21,17 +21,7 @@ from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS, CHANGE_IN_A_ROW,
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.kernel.belief import SlotBelief
-from rasp_tuner.engine.kernel.masks import (
-    Flags,
-    Mask,
-    Rows,
-    assign_where,
-    chunks,
-    collapse_mask,
-    column,
-    row_max,
-    rows_where,
-)
+from rasp_tuner.engine.kernel.masks import Flags, Rows, assign_where, chunks, column, row_max
 from rasp_tuner.engine.kernel.memory import seen_before, triangle
 from rasp_tuner.engine.kernel.pooled_prior import (
     COMMON_DEVIATION,
@@ -56,11 +46,8 @@ ONE_IN = 3  # no more than one in so many is false
 JUDGED = 0.3  # of a kernel: slots that an expert judges
 
 
-def trust_in_sample(state: State, belief: SlotBelief, logs: Array, mature: Mask) -> tuple[Array, Mask]:
-    """[B] probability that a sample is no false measurement; and where a second odd one in a row clears both.
-
-    Only tuners that are `mature` have seen enough to tell.
-    """
+def trust_in_sample(state: State, belief: SlotBelief, logs: Array) -> tuple[Array, Flags]:
+    """[B] probability that a sample is no false measurement; and where a second odd one in a row clears both."""
     familiar = row_max(belief.kernels[:, 2])[:, 0] > ALIKE
     odds = np.where(familiar, OUTLIER_ODDS, 0.0 * belief.a + OUTLIER_ODDS_NEW_SITUATION)
     unlike = np.log(odds / (10.0 * np.maximum(state.largest, belief.a)))
@@ -68,18 +55,14 @@ def trust_in_sample(state: State, belief: SlotBelief, logs: Array, mature: Mask)
     mean = (belief.weights * np.exp(logs - most)).sum(axis=1)  # zero if all the weight lies elsewhere
     likely = most[:, 0] + np.log(np.maximum(mean, 1e-300))
     trust = 1.0 / (1.0 + np.exp(np.minimum(unlike - likely, 100.0)))
-    if mature is not True:
-        trust = np.where(mature, trust, 1.0)
+    trust = np.where(state.steps >= OUTLIERS_FROM_SAMPLES, trust, 1.0)  # before, too little was seen to tell
     odd = trust < 0.5
-    if collapse_mask(odd) is False:
-        state.suspected[...] = 0.0
-        return trust, False
     cleared = odd & (state.suspected > 0.0)
     state.suspected[...] = odd & ~cleared
     return np.where(cleared, 1.0, trust), cleared
 
 
-def restore_trust(state: State, mask: Mask) -> None:
+def restore_trust(state: State, mask: Flags) -> None:
     """The latest sample of these tuners was no mistake after all."""
     window = (state.steps - 1.0) % WINDOW_SAMPLES
     for whole, places in ((state.trust.swapaxes(1, 2), state.latest), (state.window_weights, window)):
@@ -111,17 +94,18 @@ def masked_median(values: Array, used: Flags) -> Array:
     return median
 
 
-def update_trust(dims: Dims, state: State, belief: SlotBelief, mask: Mask, n: int) -> None:
+def update_trust(dims: Dims, state: State, belief: SlotBelief, mask: Flags) -> None:
     """Trust each slot by how far it lies from what its expert makes of it, so that outliers count little.
 
-    Tuners in the mask have at least one slot, and n at most.
+    Tuners in the mask have at least one slot.
     """
-    for rows in chunks(mask, state.size, L * max(dims.rows, dims.prompt)):
-        _update_trust(dims, state, belief, rows, n)
+    for rows in chunks(mask, L * max(dims.rows, dims.prompt)):
+        _update_trust(dims, state, belief, rows)
 
 
-def _update_trust(dims: Dims, state: State, belief: SlotBelief, rows: Rows, n: int) -> None:
+def _update_trust(dims: Dims, state: State, belief: SlotBelief, rows: Rows) -> None:
     count = state.count[rows]
+    n = int(count.max())
     used = (np.arange(n) < count[:, None])[:, None]
     form = np.empty((len(count), L, dims.sample))
     form[:, :, : dims.features], form[:, :, dims.features :] = belief.mean[rows], -state.weights[rows][:, None]
@@ -139,10 +123,10 @@ def _update_trust(dims: Dims, state: State, belief: SlotBelief, rows: Rows, n: i
     state.trust[rows, :, :n] = np.where(kernels > JUDGED, residual_trust(squares, scale), state.trust[rows, :, :n])
 
 
-def recheck_early_samples(dims: Dims, state: State, mask: Mask) -> None:
+def recheck_early_samples(dims: Dims, state: State, mask: Flags) -> None:
     """Look again at the first samples: a few false ones among them would bend all that is shared."""
     numbers = EARLY_SAMPLES**2 * max(3, dims.context // ONE_IN)
-    for rows in chunks(mask & (state.count >= FEWEST_SAMPLES), state.size, numbers):
+    for rows in chunks(mask & (state.count >= FEWEST_SAMPLES), numbers):
         _recheck(dims, state, rows)
 
 
@@ -160,8 +144,6 @@ def _recheck(dims: Dims, state: State, rows: Rows) -> None:
     known = state.early[rows, :n]
     out, a = early_outliers(samples, _may_be_false(state, rows, samples) & (known != FAILED))
     was = (known == OUTLIER) & used
-    if collapse_mask(np.any(out | was, axis=1)) is False:
-        return
     for array, usual, if_false in (
         (state.trust.swapaxes(1, 2), 1.0, OUTLIER_TRUST),
         (state.window_weights, 1.0, OUTLIER_TRUST),
@@ -244,8 +226,8 @@ def _unless_in_a_row(samples: FirstSamples, may: Flags, false: Flags, a: Array) 
     begin = false[:, :n]
     for shift in range(1, FALSE_IN_A_ROW):
         begin = begin & false[:, shift : n + shift]
-    rows = rows_where(np.any(begin, axis=1))
-    if rows is None:
+    rows = np.any(begin, axis=1)
+    if not rows.any():
         return false, a
     honest = np.zeros_like(false)
     for shift in range(FALSE_IN_A_ROW):

@@ -14,7 +14,7 @@ import numpy as np
 from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.evidence import FARTHEST
-from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, assign_where, row_max
+from rasp_tuner.engine.kernel.masks import Flags, Rows, assign_where, row_max
 from rasp_tuner.engine.kernel.state import NOISES, Dims, E, L, State
 
 OPTIMUM_VARIANCE = 0.25  # of an optimum around the default
@@ -104,22 +104,18 @@ def estimate(prior: PooledPrior, G: Array, b: Array, rest: Array, level: Array) 
     return likeliest
 
 
-def track(state: State, least: Array, seen: tuple[Array, Array] | None, tracked: Mask) -> None:
+def track(state: State, least: Array, likeliest: Array, spread: Array, tracked: Flags) -> None:
     """Move what is shared towards what is seen now, in the tuners that are `tracked`.
 
-    That is the least y [B] of the leading expert, and, if they were `seen` anywhere, the likeliest curvature of all, of
-    which the first begins it, and the spread of y; 0 where it was not looked at.
+    That is the least y [B] of the leading expert, and the likeliest curvature, of which the first begins it, and the
+    spread of y; where they were not looked at, the curvature as it is, and 0.
     """
-    curvature, level = state.curvature, state.level
-    if seen is not None:
-        known = curvature > 0.0
-        curvature, level = np.where(known, curvature, seen[0]), np.where(known, level, least)
+    known = state.curvature > 0.0
+    curvature, level = np.where(known, state.curvature, likeliest), np.where(known, state.level, least)
     gap = least - level
     far = np.minimum(np.abs(gap) / curvature, 1e6) ** 2
-    largest = 0.995 * state.largest
-    if seen is not None:
-        curvature = curvature * np.minimum(np.maximum(seen[0] / curvature, 0.3), 3.0) ** CURVATURE_RATE
-        largest = np.maximum(seen[1], largest)
+    curvature = curvature * np.minimum(np.maximum(likeliest / curvature, 0.3), 3.0) ** CURVATURE_RATE
+    largest = np.maximum(spread, 0.995 * state.largest)
     limited = np.minimum(np.maximum(curvature, 0.1 * largest), 100.0 * largest)
     assign_where(state.level, tracked, level + RATE * gap)
     change = far - state.level_variance
@@ -148,7 +144,7 @@ def noise_variances(noises: Array) -> Array:
     return variances
 
 
-def observe_noise(state: State, errors: Array, unsure: Array, rows: Mask) -> None:
+def observe_noise(state: State, errors: Array, unsure: Array, rows: Flags) -> None:
     """Take in what came less what was expected, in units of a, and the variance of that expectation, [B, E] each."""
     scores = KEEP * state.noises + (1.0 - KEEP) * NOISE_PRIOR
     scores += log_student(errors[:, :, None], unsure[:, :, None] + NOISE_VARIANCES)

@@ -16,7 +16,6 @@ import numpy as np
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.belief import Experts, SlotBelief
-from rasp_tuner.engine.kernel.masks import collapse_mask
 from rasp_tuner.engine.kernel.pooled_prior import log_student
 from rasp_tuner.engine.kernel.state import Dims, E, State
 
@@ -31,15 +30,6 @@ def each(dims: Dims, state: State, belief: SlotBelief, default: Array, points: A
     """Mean and variance [B, E, n] of every expert."""
     means, variances = _each_at(dims, state, belief, features(2.0 * (points - default)))
     return means + (belief.offset + belief.origin)[:, None, None], variances
-
-
-def compare(
-    dims: Dims, state: State, belief: SlotBelief, default: Array, points: Array, others: Array
-) -> tuple[Array, Array]:
-    """Mean and variance [B] of y at points [B, d] less y at others."""
-    f = features(2.0 * (np.stack([points, others], axis=1) - default))
-    mean, variance = _mixed(belief, *_each_at(dims, state, belief, f[:, :, :1] - f[:, :, 1:]))
-    return mean[:, 0, 0], variance[:, 0, 0]
 
 
 def against(dims: Dims, state: State, belief: SlotBelief, default: Array, points: Array) -> tuple[Array, ...]:
@@ -80,10 +70,7 @@ def experts_of(dims: Dims, state: State, belief: SlotBelief) -> Experts:
 
 def _experts(dims: Dims, state: State, belief: SlotBelief) -> Experts:
     size, d, p, m = state.size, dims.knobs, dims.features, dims.coefficients
-    moving = collapse_mask(belief.moving > 0.0)
-    if moving is False:
-        mean, S = (np.concat([own, own[:, :1]], axis=1) for own in (belief.mean, belief.S))
-        return Experts(mean, S, None, None)
+    moving = belief.moving[:, None, None] > 0.0
     by_context, by_optimum = _linear_maps(dims)
     o, q, x = belief.optimum, belief.curvatures, belief.x
     P = (np.concat([belief.ratio[:, None], x], axis=1) @ by_context).reshape((size, p, m))
@@ -91,11 +78,8 @@ def _experts(dims: Dims, state: State, belief: SlotBelief) -> Experts:
     K = P @ state.covariance @ P.mT
     KH = K @ H
     mean = belief.a[:, None, None] * (np.concat([belief.level[:, None], q], axis=1)[:, None] @ H[:, : 1 + d])
-    S = (H.mT @ KH)[:, None]
-    if moving is not True:
-        mean = np.where(moving[:, None, None], mean, belief.mean[:, :1])
-        S = np.where(moving[:, None, None, None], S, belief.S[:, :1])
-    mean, S = np.concat([belief.mean, mean], axis=1), np.concat([belief.S, S], axis=1)
+    mean = np.concat([belief.mean, np.where(moving, mean, belief.mean[:, :1])], axis=1)
+    S = np.concat([belief.S, np.where(moving[:, None], (H.mT @ KH)[:, None], belief.S[:, :1])], axis=1)
     return Experts(mean, S, KH[:, 1 + d :], K[:, 1 + d :, 1 + d :])
 
 

@@ -62,7 +62,7 @@ class QuadraticFamily:
 
     @one_thread()
     def reweigh(self, weights: Array) -> None:
-        reweigh(self.tuners, weights[None], True)
+        reweigh(self.tuners, weights[None], FIRST == 0)
 
     def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
         """Exact: it keeps sums of products of losses."""

@@ -18,7 +18,7 @@ from rasp_tuner.engine.kernel.shared_structs import OneStruct
 from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.engine.quadratic.draws import SOURCES, draw
 
-OFTEN, SELDOM = ("believe", "against", "choose", "forecast", "learn"), ("predict", "compare", "best")
+OFTEN, SELDOM = ("believe", "against", "choose", "forecast", "learn"), ("predict", "best")
 
 
 class BeliefMemory(BeliefBuffer):
@@ -92,13 +92,6 @@ class NativeBelief:
         at = address(out)
         self._one.call["predict"](self.arrays.address, address(points), len(points), at, at + 8 * len(points))
         return out[0], out[1]
-
-    def compare(self, point: Array, other: Array) -> tuple[float, float]:
-        pair, out = np.stack([point, other]), np.empty(2)
-        at, to = address(pair), address(out)
-        self._one.call["compare"](self.arrays.address, at, at + 8 * self._one.dims.knobs, to, to + 8)
-        mean, variance = out.tolist()
-        return mean, variance
 
     def against(self, point: Array, default: Array) -> Comparison:
         del default  # it is the tuner's own

@@ -8,7 +8,7 @@ from rasp_tuner.engine.kernel.belief import SlotBelief
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.choose import best, choose, draws_needed
 from rasp_tuner.engine.kernel.learn import learn
-from rasp_tuner.engine.kernel.predict import against, compare, forecast, predict
+from rasp_tuner.engine.kernel.predict import against, forecast, predict
 from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.engine.quadratic.draws import SOURCES, draw
 
@@ -46,10 +46,6 @@ class NumpyBelief:
     def predict(self, points: Array) -> tuple[Array, Array]:
         means, variances = predict(*self._known, points[None])
         return means[0], variances[0]
-
-    def compare(self, point: Array, other: Array) -> tuple[float, float]:
-        mean, variance = compare(*self._known, point[None], other[None])
-        return float(mean[0]), float(variance[0])
 
     def against(self, point: Array, default: Array) -> Comparison:
         del default  # it is the tuner's own

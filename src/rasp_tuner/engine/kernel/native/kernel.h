@@ -116,8 +116,6 @@ const char *rasp_sources(void); /* digest of the files that the library was made
 void rasp_believe(const Dims *, const State *, const int64_t *rows, int64_t n, const double *contexts, double *beliefs);
 void rasp_predict(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                   int64_t count, double *means, double *variances);
-void rasp_compare(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
-                  const double *others, double *means, double *variances);
 void rasp_against(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                   double *out); /* [n, 6]: y of the default; mean and variance of the difference; y; both variances */
 void rasp_forecast(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,

@@ -155,41 +155,21 @@ void rasp_predict(const Dims *dims, const State *all, const int64_t *rows, int64
     }
 }
 
-/* Of two points u [2, d] and, in the third column, of the first less the second. */
-static void each_of_pair(const Dims *dims, const Belief *belief, const double *u, double *means, double *variances) {
-    Columns columns;
-    set_column(dims, belief, u, 0, &columns);
-    set_column(dims, belief, u + dims->d, 1, &columns);
-    set_difference(dims, 0, 1, 2, &columns);
-    set_difference(dims, 0, 0, 3, &columns); /* fills up */
-    each_column(dims, belief, &columns, means, variances);
-}
-
-void rasp_compare(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
-                  const double *points, const double *others, double *means, double *variances) {
-    int64_t d = dims->d, length = belief_length(dims);
-    double u[2 * MOST_KNOBS], each[E * SIDE], unsure[E * SIDE];
-    (void)all, (void)rows;
-    for (int64_t i = 0; i < n; i++) {
-        Belief belief = belief_at(dims, beliefs + i * length);
-        to_u(dims, points + i * d, u);
-        to_u(dims, others + i * d, u + d);
-        each_of_pair(dims, &belief, u, each, unsure);
-        mix(belief.weights, each + 2, unsure + 2, means + i, variances + i);
-    }
-}
-
 void rasp_against(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
                   const double *points, double *out) {
     int64_t d = dims->d, length = belief_length(dims);
-    double u[2 * MOST_KNOBS], each[E * SIDE], unsure[E * SIDE];
+    double u[MOST_KNOBS], at_default[MOST_KNOBS] = {0.0}, each[E * SIDE], unsure[E * SIDE];
+    Columns columns; /* of the point, of the default, of their difference; the last fills up */
     (void)all, (void)rows;
     for (int64_t i = 0; i < n; i++) {
         Belief belief = belief_at(dims, beliefs + i * length);
         double *to = out + 6 * i, base = *belief.offset + *belief.origin;
         to_u(dims, points + i * d, u);
-        for (int64_t j = 0; j < d; j++) u[d + j] = 0.0; /* the default */
-        each_of_pair(dims, &belief, u, each, unsure);
+        set_column(dims, &belief, u, 0, &columns);
+        set_column(dims, &belief, at_default, 1, &columns);
+        set_difference(dims, 0, 1, 2, &columns);
+        set_difference(dims, 0, 0, 3, &columns);
+        each_column(dims, &belief, &columns, each, unsure);
         mix(belief.weights, each, unsure, to + 3, to + 4);
         mix(belief.weights, each + 1, unsure + 1, to, to + 5);
         mix(belief.weights, each + 2, unsure + 2, to + 1, to + 2);
