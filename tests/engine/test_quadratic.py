@@ -350,3 +350,17 @@ def test_a_curvature_of_nothing_is_tiny_instead():
     G[0, 0, 0] = 3.0
     prior = pooled_prior.prior(dims, blank(dims, 1, start(dims)))
     assert 0.0 < pooled_prior.estimate(prior, G, 1e30 * np.eye(5)[:1], np.zeros(1), np.zeros(1))[0] < np.inf
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("edge", [0.0, 1.0])
+def test_a_default_at_the_edge_of_its_range_is_left(edge):
+    """Nothing is known of the only way in which such a knob can move: that is worth a look."""
+    rng = np.random.default_rng(0)
+    tuner = Tuner({name: Float(0, 1) for name in "xyz"}, {"loss": "min"}, None, {"x": edge, "y": 0.5, "z": edge})
+    losses = []
+    for _ in range(60):
+        s = tuner.ask()
+        losses.append(sum((value - 0.6) ** 2 for value in s.params.values()))
+        tuner.tell(s.id, {"loss": 1.0 + losses[-1] + 0.01 * rng.normal()})
+    assert np.mean(losses[40:]) < 0.1 * losses[0]

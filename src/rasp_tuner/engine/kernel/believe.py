@@ -95,7 +95,8 @@ def minimisers(low: Array, high: Array, mean: Array, a: Array) -> Array:
 
 def refresh_now(state: State) -> Flags:
     """[B] whether to spend time on what changes little: always while young, then now and then."""
-    return (state.steps < MOVING_SETTLED_SAMPLES) | (state.steps % MOVING_LOOK_EVERY_STEPS == 0.0)
+    now: Flags = (state.steps < MOVING_SETTLED_SAMPLES) | (state.steps % MOVING_LOOK_EVERY_STEPS == 0.0)
+    return now
 
 
 def _kernels(dims: Dims, state: State, contexts: Array, n: int) -> Array:

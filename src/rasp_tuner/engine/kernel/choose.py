@@ -6,17 +6,19 @@ f        [B, p, n]      phi = [1, u, u^2] of them, as columns
 The other symbols are those of state.py and belief.py.
 """
 
+import math
 from functools import lru_cache
 
 import numpy as np
 
-from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.kernel.belief import Experts, SlotBelief
 from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
-from rasp_tuner.engine.kernel.masks import ALL_ROWS, Flags, row_max
+from rasp_tuner.engine.kernel.masks import ALL_ROWS, row_max
 from rasp_tuner.engine.kernel.outliers import targets
 from rasp_tuner.engine.kernel.predict import experts_of, features, predict
 from rasp_tuner.engine.kernel.state import RANK, Dims, E, L, Places, State
+from rasp_tuner.engine.scalar_or_batch import erfc
 
 HORIZON_STEPS = 12.0  # in which one more observation shall pay for itself
 FIRST_PROBE = 0.35  # length of the first move, along one knob
@@ -25,6 +27,8 @@ DIRECTIONS = RANK  # least known ones, along which moves go
 TIE = 1e-6  # of the range: a smaller difference is none
 EQUAL_WEIGHTS = 1e-9  # of a weight: of experts that differ by less the first leads, whatever rounding says
 HANDICAPS = 1.0 - EQUAL_WEIGHTS * np.arange(float(E))  # what weights are multiplied by when the leader is looked for
+FARTHEST_OUT = 40.0  # deviations beyond an edge: erfc is zero
+ROOT_TWO_PI = math.sqrt(2.0 * math.pi)  # of the normal density
 LEAST_WEIGHT = 1e-8  # an expert with less is left out of a choice
 PREDICTED_OPTIMUM, BEST_TRIED, PROBE, FIRST = range(4)  # sources
 
@@ -77,8 +81,8 @@ def _choice(
     hint = _hint(dims, state, belief, rows)[:, None]
     u = _candidates(dims, belief, rows, draws[:, :d], centres, hint, experts)
     u = np.minimum(np.maximum(u, low), high)
-    inside = (centres[:, :E] > low) & (centres[:, :E] < high)  # an optimum at the edge stays there
-    means, variances, worths = _experts_at(dims, belief, u, centres, inside, experts)
+    parts = _parts(belief, experts, centres[:, :E], low, high)
+    means, variances, worths = _experts_at(dims, belief, u, centres, parts, experts)
     score = (weights[:, None] @ (means - (HORIZON_STEPS * belief.a)[:, None, None] * worths))[:, 0]
     tie = TIE * (row_max(score) + row_max(-score))
     chosen = (score + tie * draws[:, d:]).argmin(axis=1)  # ties: either way is as good
@@ -138,7 +142,7 @@ def _hint(dims: Dims, state: State, belief: SlotBelief, rows: Places) -> Array:
 
 
 def _experts_at(
-    dims: Dims, belief: SlotBelief, u: Array, centres: Array, inside: Flags, experts: Experts
+    dims: Dims, belief: SlotBelief, u: Array, centres: Array, parts: Array, experts: Experts
 ) -> tuple[Array, Array, Array]:
     """Mean less the offset, variance, and worth of one observation, [B, E, n], of the experts at u.
 
@@ -152,7 +156,7 @@ def _experts_at(
     steep = np.maximum(belief.curvatures, LEAST_CURVATURE)
     slopes[:, L] = (2.0 * steep)[..., None] * experts.along
     curvatures = np.maximum(mean[:, :, 1 + d :] / belief.a[:, None, None], LEAST_CURVATURE)
-    slopes *= (inside * (0.5 / np.sqrt(curvatures)))[..., None]
+    slopes *= (0.5 * np.sqrt(parts / curvatures))[..., None]
     Sf = (S.reshape((-1, E * p, p)) @ f).reshape((-1, E, p, u.shape[1]))
     moves = (slopes.reshape((-1, E * d, p)) @ f).reshape((-1, E, d, u.shape[1]))
     Sf *= f[:, None]
@@ -160,6 +164,29 @@ def _experts_at(
     variances = np.maximum(Sf.sum(axis=2), 0.0)
     worths = moves.sum(axis=2) / (variances + belief.noises[:, :, None])
     return mean @ f, variances, worths
+
+
+def _parts(belief: SlotBelief, experts: Experts, centres: Array, low: Array, high: Array) -> Array:
+    """[B, E, d] the part of what knowing an optimum is worth that is left at an edge, where it can move one way only.
+
+    Without edges it would be t deviations out there: (1 + t^2) Phi(-t) - t phi(t) of 1.
+    """
+    d = len(low)
+    knobs, a, u = np.arange(d), belief.a[:, None, None], centres
+    steep = np.maximum(experts.mean[:, :, 1 + d :] / a, LEAST_CURVATURE)
+    location = experts.mean[:, :, 1 : 1 + d] / (-2.0 * a * steep)
+    slopes, bends = experts.S[:, :, 1 + knobs], experts.S[:, :, 1 + d + knobs]
+    variance = slopes[:, :, knobs, 1 + knobs] + 4.0 * u * (
+        slopes[:, :, knobs, 1 + d + knobs] + u * bends[:, :, knobs, 1 + d + knobs]
+    )
+    deviation = np.sqrt(np.maximum(variance, 0.0)) / (2.0 * steep)
+    location[:, L], deviation[:, L] = belief.optimum, np.sqrt(np.maximum(experts.location[:, knobs, knobs], 0.0))
+    out, parts = np.maximum(low - location, location - high), np.ones_like(location)
+    edge = out >= 0.0
+    beyond = out[edge]
+    t = beyond / np.maximum(np.maximum(deviation[edge], beyond / FARTHEST_OUT), SMALLEST)
+    parts[edge] = 0.5 * (1.0 + t * t) * erfc(t / math.sqrt(2.0)) - t * np.exp(-0.5 * t * t) / ROOT_TWO_PI
+    return np.maximum(parts, 0.0)
 
 
 def _weights(belief: SlotBelief) -> Array:

@@ -104,9 +104,24 @@ static inline void products(int64_t p, const double *S, const double *f, double 
     for (int c = 0; c < LANES; c++) variance[c] = variance[c] > 0.0 ? variance[c] : 0.0;
 }
 
-/* An optimum at the edge stays there: nothing is gained by knowing it better. */
-static int inside(const Dims *dims, int64_t knob, double centre) {
-    return centre > lowest(dims, knob) && centre < highest(dims, knob);
+/* The part of what knowing an optimum is worth that is left at an edge, where it can move one way only; 1 inside.
+ * Without edges it would be t deviations out there: (1 + t^2) Phi(-t) - t phi(t). */
+static double part_of(const Dims *dims, int64_t knob, double location, double deviation) {
+    double below = lowest(dims, knob) - location, above = location - highest(dims, knob);
+    double out = below > above ? below : above;
+    if (out < 0.0) return 1.0;
+    if (deviation < out / FARTHEST_OUT) deviation = out / FARTHEST_OUT;
+    double t = out > 0.0 ? out / deviation : 0.0;
+    double part = 0.5 * (1.0 + t * t) * erfc(t / sqrt(2.0)) - t * exp(-0.5 * t * t) / ROOT_TWO_PI;
+    return part > 0.0 ? part : 0.0;
+}
+
+/* Deviation of the slope of a bowl at u, along one knob. */
+static double unsure(const Dims *dims, const Belief *belief, int64_t l, int64_t knob, double u) {
+    int64_t d = dims->d, p = dims->p;
+    const double *slope = belief->S + l * p * p + (1 + knob) * p, *bend = slope + d * p;
+    double variance = slope[1 + knob] + 4.0 * u * (slope[1 + d + knob] + u * bend[1 + d + knob]);
+    return variance > 0.0 ? sqrt(variance) : 0.0;
 }
 
 /* An observation that moves an expert's minimiser by m is worth the curvature times m^2. */
@@ -124,8 +139,9 @@ WIDER static void local_expert(const Dims *dims, const Belief *belief, int64_t l
     }
     for (int64_t i = 0; i < d; i++) {
         double curvature = mean[1 + d + i] / a, twice = 2.0 * centre[i];
-        double worth = 1.0 / (4.0 * (curvature > LEAST_CURVATURE ? curvature : LEAST_CURVATURE));
-        if (!inside(dims, i, centre[i])) continue;
+        double steep = curvature > LEAST_CURVATURE ? curvature : LEAST_CURVATURE;
+        double deviation = unsure(dims, belief, l, i, centre[i]) / (2.0 * steep);
+        double worth = part_of(dims, i, mean[1 + i] / (-2.0 * a * steep), deviation) / (4.0 * steep);
         for (int c = 0; c < PARTS; c++) {
             AtOnce move = slope[PARTS * i + c];
             move += twice * bend[PARTS * i + c];
@@ -135,8 +151,7 @@ WIDER static void local_expert(const Dims *dims, const Belief *belief, int64_t l
     for (int c = 0; c < PARTS; c++) means[c] = sums[c], gains[c] = worths[c];
 }
 
-WIDER static void moving_expert(const Dims *dims, const Belief *belief, const double *centre, const double *f,
-                                Lanes *out) {
+WIDER static void moving_expert(const Dims *dims, const Belief *belief, const double *f, Lanes *out) {
     int64_t d = dims->d, p = dims->p;
     double a = *belief->a, h[MOST_FEATURES * LANES], Kh[MOST_FEATURES * LANES], *means = out->mean;
     const double *u = f + LANES, *moves = Kh + (1 + d) * LANES;
@@ -156,7 +171,8 @@ WIDER static void moving_expert(const Dims *dims, const Belief *belief, const do
     for (int64_t i = 0; i < d; i++) {
         double curvature = belief->curvatures[i];
         double worth = curvature > LEAST_CURVATURE ? curvature : LEAST_CURVATURE;
-        if (!inside(dims, i, centre[i])) continue;
+        double known = belief->K[(1 + d + i) * p + 1 + d + i];
+        worth *= part_of(dims, i, belief->optimum[i], sqrt(known > 0.0 ? known : 0.0));
         for (int c = 0; c < LANES; c++) out->gain[c] += worth * (moves[i * LANES + c] * moves[i * LANES + c]);
     }
 }
@@ -197,7 +213,7 @@ APART static void mixture_at(const Dims *dims, const Belief *belief, Comparison 
         for (int e = 0; e < E; e++) {
             if (s->weights[e] == 0.0) continue;
             if (e < L) local_expert(dims, belief, e, s->centres + e * d, f, each + e);
-            else moving_expert(dims, belief, s->centres + e * d, f, each + e);
+            else moving_expert(dims, belief, f, each + e);
         }
         mix_block(belief, s->weights, each, s->mean + block * LANES, s->variance + block * LANES,
                   s->gain + block * LANES);

@@ -40,6 +40,8 @@
 #define DIRECTIONS 3
 #define TIE 1e-06
 #define EQUAL_WEIGHTS 1e-09
+#define FARTHEST_OUT 40.0
+#define ROOT_TWO_PI 2.5066282746310002
 #define LEAST_WEIGHT 1e-08
 
 /* learn.py */
