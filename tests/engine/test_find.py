@@ -432,3 +432,25 @@ def test_what_is_far_better_elsewhere_is_looked_at_soon():
         looks.append(suggestion.params["x"])
         tuner.tell(suggestion.id, {"loss": 0.21 if looks[-1] == 7 else 1.0 + 0.001 * looks[-1]})
     assert 7 in looks
+
+
+@pytest.mark.parametrize("idle", [2, 3])
+@pytest.mark.parametrize("edge", [0.0, 1.0])
+def test_what_lies_between_two_bad_ends_is_found_beside_idle_knobs(idle, edge):
+    left = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        best, names = rng.uniform(0.2, 0.8), [f"k{i}" for i in range(1 + idle)]
+        tuner = Tuner(
+            {name: Float(0, 1) for name in names},
+            {"s": "min"},
+            None,
+            dict.fromkeys(names, edge),
+            seed=seed,
+            goal="find",
+        )
+        for _ in range(40):
+            own = tuner.ask()
+            tuner.tell(own.id, {"s": math.exp(0.6 * (own.params["k0"] - best) ** 2 + 0.02 * rng.normal())})
+        left.append((tuner.recommend()["k0"] - best) ** 2 / (edge - best) ** 2)
+    assert max(left) < 0.2  # of what the default costs more than the best

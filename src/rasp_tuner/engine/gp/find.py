@@ -3,9 +3,9 @@
 A look is worth what the recommendation gains by it, E[max(best - y, 0)]. For a setting that was never measured here, y
 is Student's t around the model's forecast: the model may be wrong. For one that was, y is normal, and moves only as far
 as one more run moves its mean. So a setting runs again only to tell it from the best, and all other runs go to
-something new. Every value of a knob with few values runs once in each situation: the first looks go to such values,
-later every second one. What came out far better elsewhere than was expected, which the model takes for an outlier, runs
-here next. No setting that is known runs as a new one.
+something new. Every value of a knob with few values, and every quarter of the range of another, runs once in each
+situation: the first looks go to them, later every second one. What came out far better elsewhere than was expected,
+which the model takes for an outlier, runs here next. No setting that is known runs as a new one.
 
 Where there are limits, the best is the best that keeps them, and a look gains what it may improve on that times the
 probability that it keeps them: a run that breaks a limit costs nothing. While nothing is known to keep them, the look
@@ -44,6 +44,8 @@ HERE = 0.98  # of the greatest likeness of a row: rows so alike count as measure
 GUESSED_REPEATS = 2.0  # that the fitted noise is worth, beside the scatter of real ones
 WORTH_A_RUN = 0.01  # in units of a: to tell settings apart that differ by less, nothing runs again while there is new
 MOST_VALUES = 12  # of an ordered knob, all of which run once
+PARTS = 4  # of the range of any other knob, each of which runs once: else what lies between two bad ends is never seen
+MIDDLES = (np.arange(PARTS) + 0.5) / PARTS
 FIRST_LOOKS = MOST_FEW  # runs in a situation that go to untried values, one knob at a time; later every second one
 ALL_POINTS = 1024  # settings of a small space, all of which are candidates
 SHORT = 192  # settings of a long list that are looked at: the best by their effects, and as many others
@@ -280,17 +282,18 @@ class FindBelief(GpBelief):
         return np.concatenate([mean for mean, _ in parts]), np.maximum(variance, LEAST_VARIANCE)
 
     def _untried(self, pending: Array | None, ran: Array) -> Array:
-        """[m, d] the best setting here, with one value that did not run here yet of a knob with few, or a choice."""
+        """[m, d] the best setting here, with one value, or part of a wide knob's range, that did not run here yet."""
         knobs, points = self.fit.knobs, list[Array]()
         if pending is not None:
             ran = np.concatenate([ran, pending])
         for j, levels in enumerate(knobs.levels):
-            if levels is None or (len(levels) > MOST_VALUES and not knobs.unordered[j]):
-                continue
-            for at in levels[(np.abs(ran[:, j] - levels[:, None]) > SAME_LEVEL).all(axis=1)].tolist():
+            values, near = MIDDLES, 0.5 / PARTS
+            if levels is not None and (len(levels) <= MOST_VALUES or knobs.unordered[j]):
+                values, near = levels, SAME_LEVEL
+            for at in values[(np.abs(ran[:, j] - values[:, None]) > near).all(axis=1)].tolist():
                 points.append(ran[0].copy())
                 points[-1][j] = at
-        lawful = knobs.lawful(np.array(points).reshape(-1, knobs.dim))
+        lawful = knobs.lawful(snapped(knobs, np.array(points).reshape(-1, knobs.dim)))
         return lawful[[key not in self._barred for key in point_keys(lawful)]]
 
     def _candidates(self, rng: np.random.Generator, best: Array, room: Room | None) -> Array:

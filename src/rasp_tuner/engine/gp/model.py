@@ -46,6 +46,7 @@ WIDTH = 1.2  # prior length of the context kernel, in deviations
 WEIGHT_DEVIATION = 0.7  # how far weights of knobs and relevances of contexts may differ, in logarithms
 # where the best is looked for: inputs are their own, and interactions as large as effects, from one level to the next
 FIND_WIDTH, FIND_RESIDUAL, FIND_LENGTH = 0.5, 0.3, 0.3
+FIND_WEIGHT_DEVIATION = 1.4  # some knobs do nothing, and looks at them are wasted
 
 # with two or three knobs d interactions may be as large as effects (2.8 / d^3), from one level to the next (0.075 d^2)
 SMALL_RESIDUAL, SMALL_LENGTH = 2.8, 0.075
@@ -86,9 +87,10 @@ class ThetaPrior(NamedTuple):
         if not context_dim:  # nothing differs between contexts
             median[[GC, GQ, VC]] = ABSENT
         relevance = -2.0 * math.log(FIND_WIDTH if find else WIDTH)
+        own = FIND_WEIGHT_DEVIATION if find else WEIGHT_DEVIATION
         return cls(
             np.concatenate([np.log(median), np.zeros(dim), np.full(context_dim, relevance)]),
-            np.concatenate([deviation, np.full(dim + context_dim, WEIGHT_DEVIATION)]),
+            np.concatenate([deviation, np.full(dim, own), np.full(context_dim, WEIGHT_DEVIATION)]),
         )
 
 
