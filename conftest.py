@@ -19,6 +19,7 @@ SLOW_FILES = (
     "tests/integrations/test_ray_*.py",
     "tests/paper/*",
     "tests/service/test_dashboard.py",
+    "tests/service/test_flagd.py",
     "tests/service/test_ofrep_providers.py",
     "tests/service/test_reliability.py",
     "tests/test_bad_files.py",

@@ -13,6 +13,7 @@ from rasp_tuner.cli import mcp as mcp
 from rasp_tuner.cli import screen as screen
 from rasp_tuner.cli import serve as serve
 from rasp_tuner.cli import show as show
+from rasp_tuner.cli import stream as stream
 from rasp_tuner.cli import study as study
 from rasp_tuner.cli import tail as tail
 from rasp_tuner.cli import tune as tune
@@ -23,7 +24,7 @@ from rasp_tuner.cli.common import echo
 PANELS = {
     "Start here": ("tune", "watch", "serve"),
     "Look": ("show", "tail", "what-if", "screen", "export"),
-    "Studies of a server": ("ask", "tell", "approve", "refuse", "mcp", "study", "keys", "doctor", "version"),
+    "Studies of a server": ("ask", "tell", "approve", "refuse", "stream", "mcp", "study", "keys", "doctor", "version"),
 }
 LABORATORY = "Laboratory"  # all other commands
 

@@ -1,9 +1,11 @@
 """What all commands share: the application, flags, one-line errors, and signs of life while something takes time."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -106,3 +108,20 @@ def progress_bar(as_json: bool = False) -> Progress:
     """A bar on stderr with the time left; with --json only if somebody watches."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True), disable=as_json and not sys.stderr.isatty())
+
+
+class EndingSignals:
+    """Ctrl-C, SIGTERM and a terminal that closes end the program at the next safe moment; a second one at once."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+            signal.signal(signal.SIGHUP, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.seen:
+            raise KeyboardInterrupt
+        self.seen = number

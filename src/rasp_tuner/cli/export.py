@@ -10,6 +10,7 @@ import typer
 from rasp_tuner.cli.common import Json, app, echo, one_line_errors
 from rasp_tuner.cli.show import named_texts
 from rasp_tuner.policy import c_table
+from rasp_tuner.policy.flagd import flagd_flags
 from rasp_tuner.tuner import Tuner
 
 
@@ -19,6 +20,8 @@ def export_policy(
     policy: Annotated[Path, typer.Argument(help="File to write, such as policy.json.")],
     leaves: Annotated[int, typer.Option(help="Different settings at the most.")] = 16,
     c: Annotated[Path | None, typer.Option(help="Header to write, with the policy as a table for policy.c.")] = None,
+    flagd: Annotated[Path | None, typer.Option(help="File to write, with the policy as flags for flagd.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the flag for flagd.")] = "rasp",
     texts: Annotated[
         list[str] | None,
         typer.Option(help="Texts of a context, which a tuner keeps as hashes, as in region=eu,us; repeat for several."),
@@ -36,6 +39,8 @@ def export_policy(
         report = Tuner.load(file).export(policy, leaves, texts=dict(map(named_texts, texts or ())), explore=explore)
         if c is not None:
             c.write_text(c_table(report.policy))
+        if flagd is not None:
+            flagd.write_text(json.dumps(flagd_flags(report.policy, name), indent=1) + "\n")
         if as_json:
             plain = asdict(report)
             del plain["policy"]
@@ -45,3 +50,5 @@ def export_policy(
         echo(f"Policy: {policy}")
         if c is not None:
             echo(f"Table: {c}")
+        if flagd is not None:
+            echo(f"Flags: {flagd}")

@@ -18,6 +18,7 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> what to install
     "httptools": "rasp-tuner[client]",
     "psycopg": "rasp-tuner[postgres]",
     "mcp": "rasp-tuner[mcp]",
+    "redis": "rasp-tuner[redis]",
 }
 
 

@@ -4,13 +4,12 @@ import logging
 import signal
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from rasp_tuner.base.terminal_log import log_to_terminal
-from rasp_tuner.cli.common import app, echo, flag, one_line_errors
+from rasp_tuner.cli.common import EndingSignals, app, echo, flag, one_line_errors
 
 ROLLED_BACK = 3  # exit status
 
@@ -76,7 +75,7 @@ def _run(
         found = check_study(study, chosen)
         echo(str(found))
         return 1 if found.problems else 0
-    signals = _Signals()
+    signals = EndingSignals()
     result = watch(
         study, mode=chosen, steps=steps, folder=out, fresh=fresh, resume=resume, stopping=lambda: bool(signals.seen)
     )
@@ -85,20 +84,3 @@ def _run(
     if result.rolled_back:
         return ROLLED_BACK
     return 0 if result.measured or not result.tried or result.stopped else 1
-
-
-class _Signals:
-    """Ctrl-C, SIGTERM and a terminal that closes end the program at the next safe moment; a second one at once."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._note)
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
-            signal.signal(signal.SIGHUP, self._note)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self.seen:
-            raise KeyboardInterrupt
-        self.seen = number

@@ -61,3 +61,10 @@ class PolicyFile(LazyModel):
     default: dict[str, Any]
     tree: dict[str, Any]
     explore: dict[str, str]
+
+
+class FlagdFile(LazyModel):
+    """Flags as https://flagd.dev/reference/flag-definitions has them: one for the study, one for each knob."""
+
+    metadata: dict[str, str]
+    flags: dict[str, dict[str, Any]]

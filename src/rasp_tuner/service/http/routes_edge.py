@@ -2,13 +2,15 @@
 
 import asyncio
 import functools
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from rasp_tuner.service.http.edge_schemas import PolicyFile, TellSums, ToldSums
+from rasp_tuner.policy.flagd import flagd_flags
+from rasp_tuner.service.http.edge_schemas import FlagdFile, PolicyFile, TellSums, ToldSums
 from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.http.route import STUDY_PATH as STUDY
 from rasp_tuner.service.http.route import Request, Response, Route
@@ -38,6 +40,11 @@ class _Made:
     body: bytes = b""
 
 
+class _Policy(NamedTuple):
+    etag: str
+    body: bytes
+
+
 _made: WeakKeyDictionary[Service, dict[tuple[str, int, int], _Made]] = WeakKeyDictionary()
 
 
@@ -60,7 +67,28 @@ async def tell_sums(service: Service, request: Request, told: TellSums) -> Any:
 
 
 async def policy(service: Service, request: Request, _: None) -> Response:
-    """A policy that explores, as the study knows by now; made in a thread of its own, so that nobody waits for it."""
+    """A policy that explores, as the study knows by now."""
+    made = await _latest(service, request)
+    return _answer(request, made.etag, made.body)
+
+
+async def flagd(service: Service, request: Request, _: None) -> Response:
+    """The same as flags of flagd, for daemons and SDKs that fetch their flags from here."""
+    made = await _latest(service, request)
+    etag = f'{made.etag[:-1]}-flagd"'
+    return _answer(
+        request, etag, b"" if has_etag(request, etag) else dumps(flagd_flags(json.loads(made.body), request.study))
+    )
+
+
+def _answer(request: Request, etag: str, body: bytes) -> Response:
+    if has_etag(request, etag):
+        return Response(status=304, content_type=None, headers={"ETag": etag})
+    return Response(body, headers={"ETag": etag})
+
+
+async def _latest(service: Service, request: Request) -> "_Policy":
+    """The policy, made in a thread of its own, so that nobody waits for it."""
     outcomes = int_from_query(request.query, "outcomes", MANY, 1, MANY)
     leaves = int_from_query(request.query, "leaves", 16, 1, 64)
     kept = _made.setdefault(service, {})
@@ -76,10 +104,7 @@ async def policy(service: Service, request: Request, _: None) -> Response:
             now, capture = await service.read(request.study, lambda live, _: _captured(live))
             made.etag, made.body = await asyncio.to_thread(_policy_of, capture, leaves, explore)
             made.of, made.at = now, time.monotonic()
-        etag, body = made.etag, made.body
-    if has_etag(request, etag):
-        return Response(status=304, content_type=None, headers={"ETag": etag})
-    return Response(body, headers={"ETag": etag})
+        return _Policy(made.etag, made.body)
 
 
 def _captured(live: LiveStudy) -> tuple[tuple[int, int], Callable[[], bytes]]:
@@ -112,6 +137,15 @@ ROUTES = [
         policy,
         "A policy that explores, for decisions at the edge",
         gives=PolicyFile,
+        query={"outcomes": MANY, "leaves": 16},
+    ),
+    Route(
+        "GET",
+        f"{STUDY}/flagd",
+        "read",
+        flagd,
+        "The policy as flags of flagd",
+        gives=FlagdFile,
         query={"outcomes": MANY, "leaves": 16},
     ),
 ]
