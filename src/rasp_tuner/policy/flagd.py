@@ -109,14 +109,15 @@ def _present(value: Logic, wanted: bool) -> Logic:
 
 
 def _is_missing(value: Logic) -> Logic:
-    return {"==": [value, None]}
+    return {"===": [value, None]}
 
 
 def _ways(text: str, kind: str) -> Sequence[Any]:
     """How a value that a test knows as this text may be given."""
     if kind == "flag":
         words = YES if text == "true" else NO
-        return [text == "true", 1 if text == "true" else 0, *words, *(w.upper() for w in words[:3]), words[0].title()]
+        cases = (str.lower, str.title, str.upper)
+        return [text == "true", int(text == "true"), *dict.fromkeys(case(word) for word in words for case in cases)]
     if kind == "weekday":
         names = [text, text[:3]]
         return [*names, *(name.lower() for name in names), DAYS.index(text)]
