@@ -32,8 +32,8 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
     arrays = dict(plan.arrays)
     arrays |= {FAMILY + name: array for name, array in to_family(plan.dims, one.batch.take(one.rows), 0).items()}
     for name, part in one.stateful().items():
-        own = ... if name in one.intake() else (..., 0)  # those of the intake have their axis of tuners there, too
-        arrays |= {f"{name}/{key}": array[own] for key, array in part.state().items()}
+        axis = ... if name in one.intake() else (..., 0)  # those of the intake have their axis of tuners there, too
+        arrays |= {f"{name}/{key}": array[axis] for key, array in part.state().items()}
     failures = int(records["failures"])
     arrays["early"] = records["failed_at"][:failures]
     arrays["current"] = records["current"]
@@ -62,8 +62,8 @@ def tuners_of(plan: Plan, tuner: object, number: float) -> tuple[Tuners, Mapping
     one = blank(plan, Device("cpu"), 1, int(number))
     one.batch.put(one.rows, from_family(plan.dims, under(FAMILY, arrays)))
     for name, part in one.stateful().items():
-        own = ... if name in one.intake() else (..., None)
-        part.restore({key: array[own] for key, array in under(f"{name}/", arrays).items()})
+        axis = ... if name in one.intake() else (..., None)
+        part.restore({key: array[axis] for key, array in under(f"{name}/", arrays).items()})
     issued, early = int(header["ledger"]["issued"]), arrays["early"]
     one.make_room_for_failures(len(early))
     waiting = len(arrays["ledger/points"]) > 0
