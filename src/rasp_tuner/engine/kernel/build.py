@@ -124,9 +124,11 @@ def compiler() -> list[str] | None:
 
 
 def is_current(library: Path = LIBRARY) -> bool:
-    """Whether the library was built from these C files."""
+    """Whether the library was built from these C files, and their headers from these constants."""
     made_of = digest()
-    return made_of is not None and library.exists() and made_of.encode() in library.read_bytes()
+    if made_of is None or any((SOURCES / name).read_text(encoding="utf-8") != header(name) for name in CONSTANTS):
+        return False
+    return library.exists() and made_of.encode() in library.read_bytes()
 
 
 def build(library: Path = LIBRARY, extra: tuple[str, ...] = ()) -> str | None:
