@@ -74,7 +74,7 @@ NAMES = {  # of the kinds but the first; a number beyond EXTREME is of the last
         "SCALES_SETTLED_SAMPLES",
         "LOOK_EVERY_STEPS",
     ],
-    FACTS: ["NINE_IN_TEN", "NORMAL_90", "CHI2_MEDIAN", "UNIT", "GOLDEN", "FIRST", "SECOND", "NODES"],
+    FACTS: ["NINE_IN_TEN", "NORMAL_90", "CHI2_MEDIAN", "UNIT", "GOLDEN", "FIRST", "SECOND", "NODES", "MEAN_DISTANCE"],
     FINITE: [
         "FAR",
         "FARTHEST_LOG",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rasp_tuner import Categorical, Int, Tuner
-from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, START_STEPS, BudgetLedger
+from rasp_tuner.engine.budget import MOST_PRICE, START_STEPS, BudgetLedger
 
 shares = st.floats(0.0, 10.0)
 prices, deviations = st.floats(-MOST_PRICE, MOST_PRICE), st.floats(0.0, MOST_PRICE)
@@ -36,13 +36,13 @@ def test_spending_leaves_less_and_gaining_more(share, booked, price):
 @given(shares, runs, deviations, st.floats(0.0, MOST_PRICE))
 def test_what_is_surely_a_gain_is_always_allowed(share, booked, deviation, gain):
     ledger = kept(share, [MOST_PRICE] * 20 + booked)
-    assert ledger.allows(-DEVIATIONS * deviation - gain, deviation)
+    assert ledger.allows(-deviation - gain, deviation)
 
 
 @given(shares, runs, prices, deviations)
 def test_what_is_allowed_is_a_gain_or_within_what_is_left(share, booked, price, deviation):
     ledger = kept(share, booked)
-    if ledger.allows(price, deviation) and price + DEVIATIONS * deviation > 0.0:
+    if ledger.allows(price, deviation) and price + deviation > 0.0:
         assert price <= ledger.left(ledger.steps + 1)
 
 

@@ -168,6 +168,9 @@ def test_the_c_files_compile_without_warnings(tmp_path):
     assert build.build(library, ("-Wall", "-Wextra", "-Werror", "-O1")) is None
     assert library.stat().st_size > 0
     assert build.is_current(library)
+    with pytest.MonkeyPatch.context() as other:  # a constant was changed, and no header was written yet
+        other.setattr(build, "header", lambda name: f"#define {name}")
+        assert not build.is_current(library)
 
 
 def test_a_library_of_other_c_files_or_none_is_not_current(tmp_path):

@@ -12,6 +12,7 @@ A state may be damaged, or made by somebody who means harm: its checksum says no
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import get_type_hints
 
 import numpy as np
 
@@ -36,6 +37,12 @@ class Field:
     least: float | tuple[float, ...] = -FINITE
     most: float | tuple[float, ...] = FINITE
     whole: bool = False
+
+
+def fields_of(kind: type) -> dict[str, Field]:
+    """The rules beside the arrays of a class, as in `steps: Annotated[Array, Field(())]`."""
+    hints = get_type_hints(kind, include_extras=True).items()
+    return {name: hint.__metadata__[0] for name, hint in hints if hasattr(hint, "__metadata__")}
 
 
 MOMENTS = Field((2,), (-FINITE, 0.0), (FINITE, 1e201))  # mean and variance of a RunningEMA

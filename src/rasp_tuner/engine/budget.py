@@ -18,7 +18,7 @@ from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, numbers
 from rasp_tuner.types import Budget
 
 START_STEPS = 300  # whose budget may be spent in advance, since most looks are made early
-DEVIATIONS = 1.0  # added to what is expected, of a price and of the whole bill
+MOST_OF_LEFT = 0.5  # of what is left: that one run may stake, and that the error of a bill may leave open
 MOST_PRICE = 2.0  # of one run, or its gain
 
 FIELDS = {
@@ -48,7 +48,7 @@ class BudgetLedger:
         `deviation`: what it adds to that of the whole bill. `owed`: what memory says own steps cost, with deviations.
         """
         left = self.left(self.steps + 1) - owed
-        return price + DEVIATIONS * deviation <= numbers_of(left).clip(left, 0.0, None)
+        return price + deviation <= numbers_of(left).clip(left, 0.0, None)
 
     def left(self, steps: Number) -> Number:
         """What may be spent by the end of so many steps."""
@@ -72,7 +72,7 @@ class BudgetLedger:
 
     def report(self, spent: float = 0.0, earned: float = 0.0, deviation: float = 0.0) -> Budget:
         """Of one tuner; with what memory says own steps cost and gained."""
-        left = self.left(self.steps) - (spent - earned + DEVIATIONS * deviation)
+        left = self.left(self.steps) - (spent - earned + deviation)
         return Budget(self.share, self.steps, self.spent + spent, self.earned + earned, left)
 
     def state(self) -> dict[str, Array]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked, under
-from rasp_tuner.engine.engine import Engine
+from rasp_tuner.engine.engine import FORECAST_FROM_SAMPLES, Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.settings import EngineSettings
@@ -30,7 +30,6 @@ log = logging.getLogger("rasp_tuner")
 TRUSTED_NATS = 3.0  # odds of twenty to one
 LEAST_NATS = -TRUSTED_NATS  # a context may become useful late
 MOST_NATS_A_SAMPLE = 2.0 * TRUSTED_NATS  # that one sample adds or takes
-COMPARE_FROM_SAMPLES = 3  # more than knobs: before, forecasts are not compared
 FIELDS = {
     "evidence": Field((), LEAST_NATS, MOST_NATS_A_SAMPLE * MOST_SAMPLES),
     "trusted": Field((), 0.0, 1.0, whole=True),
@@ -129,7 +128,7 @@ class ContextGate(Engine):
 
     def _comparable(self, point: Array) -> bool:
         """Whether the next sample will count as evidence."""
-        return not self.trusted and self.objective.seen >= len(point) + COMPARE_FROM_SAMPLES
+        return not self.trusted and self.objective.seen >= len(point) + FORECAST_FROM_SAMPLES
 
     def _scored(self, compare: bool, seen: LearnResult, blind: LearnResult) -> LearnResult:
         """Add how much likelier the answer was to the engine that sees the context."""

@@ -18,7 +18,7 @@ from rasp_tuner.base.trusted_range import SHORT
 from rasp_tuner.contexts.context_bounds import ContextBounds
 from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.engine import intake, safety, stops
-from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
+from rasp_tuner.engine.budget import MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Bill, ByExpert, Choice, Family, RunOutcome, SearchBelief, predict_one
 from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
@@ -48,12 +48,11 @@ from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
 log = logging.getLogger("rasp_tuner")
-FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
+FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast; more than knobs, and forecasts are compared
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
-UNKNOWN_STAKE = 1.0  # of a look while nothing else was tried: nobody knows how bad settings can be
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
@@ -248,7 +247,7 @@ class Engine:
         if not engine.objective.seen:
             return 0.0
         offer = engine.beside(engine.believe(context), point)
-        least = UNKNOWN_STAKE if engine.objective.seen <= 2 * engine._first_looks and offer.deviation else 0.0
+        least = stops.UNKNOWN_HARM if engine.objective.seen <= 2 * engine._first_looks and offer.deviation else 0.0
         return max(float(engine.objective.relative(offer.mean + offer.deviation, offer.level)), least)
 
     @property
@@ -369,7 +368,7 @@ class Engine:
         shared = wider**2 * belief.billed(bill, point) * deviation / offer.deviation
         after = math.sqrt(max(before**2 + 2.0 * shared + deviation**2, 0.0))
         price = min(max(price, -MOST_PRICE), MOST_PRICE)
-        return bool(ledger.allows(price, after - before, bill.spent - bill.earned + DEVIATIONS * before))
+        return bool(ledger.allows(price, after - before, bill.spent - bill.earned + before))
 
     def _audited(self, belief: Belief, choice: Choice) -> Choice:
         """The choice; or the default, if its measured cost asks for that."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from rasp_tuner.base.common_constants import FADING_SAMPLES
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked, fields_of
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.trials import Trials, rows_field, trials_of
 
@@ -16,12 +17,7 @@ SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, m
 
 MOST_FIRST = 24  # trials kept: what fails counts for no metric
 LONG_AGO = -FADING_SAMPLES
-FIELDS = {
-    "open": Field(("B",), 0.0, 1.0, whole=True),
-    "left_out_at": Field(("B",), LONG_AGO, MOST_SAMPLES, whole=True),
-    "changed_at": Field(("B",), LONG_AGO, MOST_SAMPLES, whole=True),
-    "kept": Field(("B",), 0.0, MOST_FIRST, whole=True),
-}
+_WHEN = Field(("B",), LONG_AGO, MOST_SAMPLES, whole=True)
 
 
 @dataclass
@@ -29,10 +25,10 @@ class IntakeNotes:
     """Of B tuners; every array is of float64."""
 
     dims: Dims
-    open: Array  # [B] 1 while the first trials are kept
-    left_out_at: Array  # [B] samples seen when a trial was last left out as false
-    changed_at: Array  # [B] and when settings had not changed alike: it is the world that changes
-    kept: Array  # [B] how many of the first trials are kept
+    open: Annotated[Array, Field(("B",), 0.0, 1.0, whole=True)]  # 1 while the first trials are kept
+    left_out_at: Annotated[Array, _WHEN]  # samples seen when a trial was last left out as false
+    changed_at: Annotated[Array, _WHEN]  # and when settings had not changed alike: it is the world that changes
+    kept: Annotated[Array, Field(("B",), 0.0, MOST_FIRST, whole=True)]  # how many of the first trials are kept
     first: Array  # [B, MOST_FIRST, W] those, as of Trials.rows
 
     @classmethod
@@ -66,3 +62,6 @@ class IntakeNotes:
         self.first[:, : first.shape[1]], self.first[:, first.shape[1] :] = first, 0.0
         for name, array in found.items():
             setattr(self, name, array)
+
+
+FIELDS = fields_of(IntakeNotes)

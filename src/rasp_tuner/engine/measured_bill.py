@@ -29,23 +29,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from rasp_tuner.base.common_constants import NOISE_DEVIATIONS
+from rasp_tuner.base.common_constants import NOISE_DEVIATIONS, ODD_DEVIATIONS
 from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
 from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked
-from rasp_tuner.engine.budget import MOST_PRICE, START_STEPS
+from rasp_tuner.engine.budget import MOST_OF_LEFT, MOST_PRICE, START_STEPS
 from rasp_tuner.engine.family import Bill, RunOutcome
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
 from rasp_tuner.engine.stops import STAKE
 from rasp_tuner.types import Budget
 
-MOST_SHARE, MOST_DEVIATIONS = 0.5, 3.0  # of one run: more is an outlier
+MOST_SHARE = 0.5  # of one run, or odd deviations: more is an outlier
 USUAL_ERROR = 0.2  # of a forecast of the default, as a share
 NOISE_RUNS = 3.0  # that the model's variance of one run counts for, beside what runs of the default show
 MOST_CREDIT = 3.0  # times what is left without them, that gains may add before they are audited
-ERROR_OF_LEFT = 0.5  # that an audit may leave open, of what is left
 LEAST_LEFT = 1.0  # step of the default's loss: audits are not more frequent or more exact, however little is left
-MOST_DOUBT = 0.5  # of the allowance, that the error of the bill is taken for
 AUDIT = "default (its own cost is measured again)"
 SPENT = "default (the budget is spent, as measured)"
 
@@ -144,7 +142,7 @@ class MeasuredBill:
 
     def doubt(self, share: float) -> float:
         """What the bill may be less than its mean."""
-        return min(self.deviation, MOST_DOUBT * share * START_STEPS)
+        return min(self.deviation, MOST_OF_LEFT * share * START_STEPS)
 
     def needs_default(self, share: float, bill: Bill | None, wider: float) -> str | None:
         """Why the default should run now, of a budget of so large a share; None if anything may.
@@ -162,7 +160,7 @@ class MeasuredBill:
             return SPENT
         if not self.after_runs:
             return AUDIT if self.own * STAKE >= max(left, LEAST_LEFT) else None
-        exact = self.own * self._error() <= max(ERROR_OF_LEFT * left, LEAST_LEFT)
+        exact = self.own * self._error() <= max(MOST_OF_LEFT * left, LEAST_LEFT)
         return None if exact or self.after_runs >= self.own else AUDIT
 
     def added_to(self, report: Budget) -> Budget:
@@ -205,7 +203,7 @@ class MeasuredBill:
         """Count a step; its share, unless it is an outlier."""
         self.steps += 1.0
         self.noise = min(noise, MOST_PRICE**2)
-        most = min(max(MOST_SHARE, MOST_DEVIATIONS * math.sqrt(self.noise)), MOST_PRICE)
+        most = min(max(MOST_SHARE, ODD_DEVIATIONS * math.sqrt(self.noise)), MOST_PRICE)
         return min(max(share, -most), most)
 
     def _close(self) -> None:

@@ -1,7 +1,7 @@
 """Stops: from which cost on a run should be ended, and what a run that was ended teaches.
 
 stop     what the default is expected to come to here, plus a stake
-stake    STAKE of the default's loss; at most STAKE_OF_LEFT of what the budget has left; at least what tells a bad run
+stake    STAKE of the default's loss; at most MOST_OF_LEFT of what the budget has left; at least what tells a bad run
          from noise
 bound    a run that was ended says y >= b. It is learned as E[y | y >= b], by the forecast of one run: a step of EM for
          a censored sample. Where worse than b was expected anyway, that is what is learned.
@@ -15,14 +15,14 @@ import numpy as np
 from rasp_tuner.base.common_constants import CHANGE_IN_A_ROW, NOISE_DEVIATIONS
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import Field, checked
+from rasp_tuner.engine.budget import MOST_OF_LEFT
 from rasp_tuner.engine.family import Belief, predict_one
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
 
 STAKE = 0.25  # of the default's loss
-STAKE_OF_LEFT = 0.5  # of what the budget has left, at most
 MOST_STAKE = 3.0  # of the default's loss: where that would not tell a bad run from noise, no run is ended
-MOST_BEYOND = 1.0  # of the loss at which a run was ended, by which it is taken to have been worse, unless it was known
+UNKNOWN_HARM = 1.0  # of a loss, by which a run may be worse than what is known: one that was ended, or a first look
 FAR = 5.0  # deviations, beyond which the hazard of a normal number has its asymptotic form
 
 ENDED = "the run was ended there, and would have come to this or worse"
@@ -70,7 +70,7 @@ def stop_of(objective: Objective, offer: Against, noise: float, wider: float, le
     """
     level = float(offer.level)
     unsure = NOISE_DEVIATIONS * wider * math.sqrt(noise + float(offer.variances[1]))
-    share = min(STAKE, STAKE_OF_LEFT * max(left, 0.0))
+    share = min(STAKE, MOST_OF_LEFT * max(left, 0.0))
     gap = max(float(objective.gap(share, level)), unsure)
     if objective.relative(gap, level) > MOST_STAKE:
         return None
@@ -116,7 +116,7 @@ def hazard(z: float) -> float:
 def losses_from(objective: Objective, losses: Array, mean: float, variance: float) -> Array:
     """The losses [C] that a run is taken to have had which was ended at `losses`, by the forecast of one run."""
     bound = float(objective.target(losses))
-    most = max(bound + float(objective.gap(MOST_BEYOND, bound)), mean)
+    most = max(bound + float(objective.gap(UNKNOWN_HARM, bound)), mean)
     more = min(expected_from(bound, mean, variance), most) - bound
     weights = objective.weights
     moved = losses + weights * (more / float(weights @ weights))

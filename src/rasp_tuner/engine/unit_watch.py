@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS, ODD_DEVIATIONS
+from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS, NORMAL_FROM_SAMPLES, ODD_DEVIATIONS
 from rasp_tuner.base.numerics import LARGEST, Array
 from rasp_tuner.base.state_checks import Field, checked
 from rasp_tuner.base.trusted_range import Flags
@@ -26,10 +26,9 @@ from rasp_tuner.engine.trials import rows_field
 
 SURPRISING_DEVIATIONS = ABSURD_DEVIATIONS  # from what was expected
 LEAST_FACTOR, FARTHEST_UNIT = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit
-SHIFT_WIDTHS = 3.0  # of what a metric was so far: a smaller shift may be the world's
 AGREE_SHARE = 0.1  # of a change, within which, or within odd deviations, changes are one: no model is exact
 LEAST_VARIANCE = 1e-200  # of a change, where nothing is noisy
-H = 5  # samples that agree are a change: fewer may be chance where outliers are many
+H = NORMAL_FROM_SAMPLES  # that agree are a change: fewer may be chance where outliers are many
 
 FIELDS = {
     "count": Field(("tuners",), 0, H, whole=True),
@@ -52,7 +51,7 @@ class Change(NamedTuple):
     def large(self) -> Condition:
         """Whether it is far more than noise, and than what settings do."""
         n, size = numbers_of(self.size), numbers_of(self.size).abs(self.size)
-        least = n.where(self.factor, LEAST_FACTOR, SHIFT_WIDTHS * self.usual)
+        least = n.where(self.factor, LEAST_FACTOR, ODD_DEVIATIONS * self.usual)
         far = (size >= least) & (size >= SURPRISING_DEVIATIONS * self.deviation)
         return far & (self.usual > 0.0)  # what was constant has no scale
 

@@ -7,45 +7,37 @@ d, c     knobs; context dimensions
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from rasp_tuner.base.numerics import LARGEST, Array
-from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, broken, checked, fields_of
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel.state import Dims
 
 GIVEN, LOCATED = 1.0, 2.0  # of `guided`: a start was given; and it says where optima lie
 
-_COUNT = (0.0, MOST_SAMPLES, True)
-FIELDS = {  # what files may say
-    "number": Field(("B",), *_COUNT),
-    "asks": Field(("B",), *_COUNT),
-    "learned": Field(("B",), *_COUNT),
-    "waiting": Field(("B",), 0.0, 1.0, whole=True),
-    "point": Field(("B", "d"), 0.0, 1.0),
-    "context": Field(("B", "c"), -LARGEST, LARGEST),
-    "current": Field(("B", "d"), 0.0, 1.0),
-    "guided": Field(("B",), 0.0, LOCATED, whole=True),
-    "failures": Field(("B",), 0.0, EARLY_FAILURES, whole=True),
-    "failed_at": Field(("B", "F", "d + c"), -LARGEST, LARGEST),
-}
+_COUNT, _FLAG = (0.0, MOST_SAMPLES, True), (0.0, 1.0, True)
 
 
 @dataclass
 class Records:
-    """Every array is of float64; flags are 0 or 1."""
+    """Every array is of float64; flags are 0 or 1. Beside each stands what a file may say."""
 
-    number: Array  # [B] of the tuner in this fleet, for its draws: never used again
-    asks: Array  # [B] suggestions made
-    learned: Array  # [B] samples told or observed
-    waiting: Array  # [B] whether a suggestion waits for its answer
-    point: Array  # [B, d] that suggestion, in the unit box
-    context: Array  # [B, c] what it was made for
-    current: Array  # [B, d] the latest suggestion that was answered
-    guided: Array  # [B] whether it began with what the fleet knew: 0, GIVEN or LOCATED
-    failures: Array  # [B] that came before anything succeeded
-    failed_at: Array  # [B, F, d + c] their points and contexts; F grows with the most that any tuner has
+    number: Annotated[Array, Field(("B",), *_COUNT)]  # of the tuner in this fleet, for its draws: never used again
+    asks: Annotated[Array, Field(("B",), *_COUNT)]  # suggestions made
+    learned: Annotated[Array, Field(("B",), *_COUNT)]  # samples told or observed
+    waiting: Annotated[Array, Field(("B",), *_FLAG)]  # whether a suggestion waits for its answer
+    point: Annotated[Array, Field(("B", "d"), 0.0, 1.0)]  # that suggestion, in the unit box
+    context: Annotated[Array, Field(("B", "c"), -LARGEST, LARGEST)]  # what it was made for
+    current: Annotated[Array, Field(("B", "d"), 0.0, 1.0)]  # the latest suggestion that was answered
+    guided: Annotated[Array, Field(("B",), 0.0, LOCATED, whole=True)]  # 0, GIVEN or LOCATED: by what the fleet knew
+    failures: Annotated[Array, Field(("B",), 0.0, EARLY_FAILURES, whole=True)]  # that came before anything succeeded
+    failed_at: Annotated[Array, Field(("B", "F", "d + c"), -LARGEST, LARGEST)]  # their points and contexts; F grows
+
+
+FIELDS = fields_of(Records)
 
 
 def restored(state: Mapping[str, Array], size: int, dims: Dims) -> Records:
@@ -63,16 +55,9 @@ def restored(state: Mapping[str, Array], size: int, dims: Dims) -> Records:
 
 def blank(size: int, default: Array, context: int, first: int) -> Records:
     """Of tuners that know nothing, numbered from `first` on; `default` [d]."""
-    d, zeros = len(default), np.zeros
-    return Records(
-        number=np.arange(first, first + size, dtype=np.float64),
-        asks=zeros(size),
-        learned=zeros(size),
-        waiting=zeros(size),
-        point=np.tile(default, (size, 1)),
-        context=zeros((size, context)),
-        current=np.tile(default, (size, 1)),
-        guided=zeros(size),
-        failures=zeros(size),
-        failed_at=zeros((size, 0, d + context)),
-    )
+    d = len(default)
+    sizes = {"B": size, "d": d, "c": context, "F": 0, "d + c": d + context}
+    records = Records(**{name: np.zeros([sizes[str(n)] for n in field.shape]) for name, field in FIELDS.items()})
+    records.number[:] = np.arange(first, first + size)
+    records.point[:] = records.current[:] = default
+    return records

@@ -19,7 +19,7 @@ from rasp_tuner.records.lineage import named
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
-FAMILY, OBJECTIVE = "family/", "objective/"  # in the snapshot of a tuner
+FAMILY = "family/"  # in the snapshot of a tuner
 
 
 def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tuner:
@@ -31,12 +31,9 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
     asks, waiting = int(records["asks"]), bool(records["waiting"])
     arrays = dict(plan.arrays)
     arrays |= {FAMILY + name: array for name, array in to_family(plan.dims, one.batch.take(one.rows), 0).items()}
-    arrays |= {OBJECTIVE + name: array[..., 0] for name, array in one.objective.state().items()}
-    arrays |= {"calibration/" + name: array[..., 0] for name, array in one.calibration.state().items()}
-    if one.budget is not None:
-        arrays |= {"budget/" + name: array[..., 0] for name, array in one.budget.state().items()}
-    for name, part in one.intake().items():
-        arrays |= {f"{name}/{key}": array for key, array in part.state().items()}
+    for name, part in one.stateful().items():
+        axis = ... if name in one.intake() else (..., 0)  # those of the intake have their axis of tuners there, too
+        arrays |= {f"{name}/{key}": array[axis] for key, array in part.state().items()}
     failures = int(records["failures"])
     arrays["early"] = records["failed_at"][:failures]
     arrays["current"] = records["current"]
@@ -64,12 +61,9 @@ def tuners_of(plan: Plan, tuner: object, number: float) -> tuple[Tuners, Mapping
     _check_same_kind(plan, header, arrays)
     one = blank(plan, Device("cpu"), 1, int(number))
     one.batch.put(one.rows, from_family(plan.dims, under(FAMILY, arrays)))
-    one.objective.restore({name: array[..., None] for name, array in under(OBJECTIVE, arrays).items()})
-    one.calibration.restore({name: array[..., None] for name, array in under("calibration/", arrays).items()})
-    if one.budget is not None:
-        one.budget.restore({name: array[..., None] for name, array in under("budget/", arrays).items()})
-    for name, part in one.intake().items():
-        part.restore(under(f"{name}/", arrays))
+    for name, part in one.stateful().items():
+        axis = ... if name in one.intake() else (..., None)
+        part.restore({key: array[axis] for key, array in under(f"{name}/", arrays).items()})
     issued, early = int(header["ledger"]["issued"]), arrays["early"]
     one.make_room_for_failures(len(early))
     waiting = len(arrays["ledger/points"]) > 0

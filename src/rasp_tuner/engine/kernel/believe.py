@@ -22,6 +22,7 @@ from rasp_tuner.engine.kernel.moving import encoded
 from rasp_tuner.engine.kernel.outliers import targets
 from rasp_tuner.engine.kernel.pooled_prior import (
     EXPERT_PRIOR,
+    START_NOISE,
     PooledPrior,
     centred_level,
     estimate,
@@ -38,7 +39,6 @@ MOVING_SETTLED_SAMPLES, MOVING_LOOK_EVERY_STEPS = (
     4,
 )  # after so many, what changes little is looked at one step in so many
 MOVING_IDLE_NATS = -7.0  # behind the leader: from there on the moving optimum is idle
-PIN_VARIANCE = 0.01  # of a bowl's least y around the shared level, besides what is known of it
 
 
 def believe(dims: Dims, state: State, default: Array, contexts: Array) -> SlotBelief:
@@ -145,7 +145,7 @@ def _pinned(
     f = np.empty(mean.shape)
     f[:, :, 0], f[:, :, 1 : 1 + d], f[:, :, 1 + d :] = 1.0, u, u * u
     Sf = (S @ f[..., None])[..., 0]
-    unsure = np.vecdot(f, Sf) + (state.level_variance + PIN_VARIANCE)[:, None]
+    unsure = np.vecdot(f, Sf) + (state.level_variance + START_NOISE)[:, None]
     gain = Sf * (known[:, None] / unsure)[..., None]
     mean = mean + gain * (level[:, None] - np.vecdot(f, mean))[..., None]
     return mean, S - gain[..., None] * Sf[:, :, None]

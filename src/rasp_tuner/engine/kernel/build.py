@@ -24,19 +24,19 @@ CONSTANTS = {  # which constants of which modules each of these headers has
         "../evidence.py": "FARTHEST",
         "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES RANK SKETCH_DIMENSIONS NOISES",
         "believe.py": "NARROW_WIDTH FARTHEST_GAP LEAST_CURVATURE MOVING_SETTLED_SAMPLES"
-        " MOVING_LOOK_EVERY_STEPS MOVING_IDLE_NATS PIN_VARIANCE",
+        " MOVING_LOOK_EVERY_STEPS MOVING_IDLE_NATS",
         "choose.py": "HORIZON_STEPS FIRST_PROBE REACH DIRECTIONS TIE EQUAL_WEIGHTS FARTHEST_OUT ROOT_TWO_PI"
         " LEAST_WEIGHT",
         "learn.py": "LEAST_TRACKED_CURVATURE",
         "memory.py": "SHARP_STEPS MERGE_CANDIDATES SAME_PLACE LARGEST_GAP JUMP_TIMES LEAST_SHARE REACH_DEVIATIONS"
-        " ALIKE_REACHES LARGEST_DISTANCE SCALES_SETTLED_SAMPLES",
+        " ALIKE_REACHES MEAN_DISTANCE LARGEST_DISTANCE SCALES_SETTLED_SAMPLES",
         "moving.py": "SLOPE_VARIANCE COMPONENTS_EVERY_STEPS YOUNG_SAMPLES YOUNG_EXTRA_STEPS"
         " LARGEST_TARGET FARTHEST_OPTIMUM STEP_LENGTHS",
         "outliers.py": "OUTLIER_ODDS OUTLIER_ODDS_NEW_SITUATION OUTLIER_TRUST OUTLIER FAILED"
         " LARGEST_RESIDUAL CHI2_MEDIAN BOWL_NOISES FALSE_IN_A_ROW ONE_IN JUDGED",
         "pooled_prior.py": "OWN_DEVIATION COMMON_DEVIATION LEVEL_VARIANCE LARGEST_LEVEL TINY"
         " CURVATURE_RATE RATE SETTLED_LEVELS SETTLED_RATE NOISE_ODDS DECADE_ODDS LOCAL_ODDS KEEP FREEDOM"
-        " STUDENT_NORM ESTIMATE_NOISES",
+        " STUDENT_NORM ESTIMATE_NOISES START_NOISE",
         "shared_structs.py": "MOST_COMPILED_KNOBS",
     },
     "gp_constants.h": {
@@ -124,9 +124,11 @@ def compiler() -> list[str] | None:
 
 
 def is_current(library: Path = LIBRARY) -> bool:
-    """Whether the library was built from these C files."""
+    """Whether the library was built from these C files, and their headers from these constants."""
     made_of = digest()
-    return made_of is not None and library.exists() and made_of.encode() in library.read_bytes()
+    if made_of is None or any((SOURCES / name).read_text(encoding="utf-8") != header(name) for name in CONSTANTS):
+        return False
+    return library.exists() and made_of.encode() in library.read_bytes()
 
 
 def build(library: Path = LIBRARY, extra: tuple[str, ...] = ()) -> str | None:

@@ -22,7 +22,8 @@ JUMP_TIMES = 6.0  # a change of more than this many times the usual one tells of
 LEAST_SHARE = 0.0025  # of the spread: contexts that move smoothly still have neighbours
 REACH_DEVIATIONS = 1.36  # deviations of the usual distance between neighbours that still count as near
 ALIKE_REACHES = 2.0  # times that reach: beyond, a situation has nothing in common with another
-LARGEST_DISTANCE = 4.0  # the most that one distance adds to those statistics: twice its mean
+MEAN_DISTANCE = 2.0  # of neighbours: a squared change in units of half its mean
+LARGEST_DISTANCE = 2.0 * MEAN_DISTANCE  # the most that one adds to those statistics
 SCALES_SETTLED_SAMPLES = 32  # samples from which on one more hardly changes the scales of the context
 
 
@@ -59,7 +60,7 @@ def gaps(dims: Dims, state: State, contexts: Array, n: int | None = None) -> Arr
 
 def reach(state: State) -> Array:
     """[B] how far apart, in units of the wobble, two contexts of one situation may well lie."""
-    return 2.0 + REACH_DEVIATIONS * np.sqrt(np.maximum(state.distance[:, 1] - state.distance[:, 0] ** 2, 0.0))
+    return MEAN_DISTANCE + REACH_DEVIATIONS * np.sqrt(np.maximum(state.distance[:, 1] - state.distance[:, 0] ** 2, 0.0))
 
 
 def write(dims: Dims, state: State, contexts: Array, psi: Array, trust: Array) -> None:

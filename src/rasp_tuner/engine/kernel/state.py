@@ -12,14 +12,14 @@ w, r, m  a context reduced for the moving optimum: dimensions, components; its c
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Annotated, get_type_hints
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rasp_tuner.base.common_constants import EARLY_SAMPLES
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.base.state_checks import MOST_SAMPLES, Field
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, fields_of
 
 Places = NDArray[np.int64]  # positions
 
@@ -157,9 +157,7 @@ class State:
         return State(**{name: change(array) for name, array in self.items()})
 
 
-FIELDS: dict[str, Field] = {
-    name: hint.__metadata__[0] for name, hint in get_type_hints(State, include_extras=True).items()
-}
+FIELDS = fields_of(State)
 
 
 def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:

@@ -122,7 +122,7 @@ WIDER static void pin(const Dims *dims, const State *one, double level, double *
     minimiser(dims, mean, one->curvature[0], u);
     features(dims, u, f);
     symmetric_times_shared(p, S, f, s->Sf);
-    double by = 1.0 / (dot(p, f, s->Sf) + one->level_variance[0] + PIN_VARIANCE);
+    double by = 1.0 / (dot(p, f, s->Sf) + one->level_variance[0] + START_NOISE);
     double gap = level - dot(p, f, mean);
     EACH(i, p) {
         double gain = s->Sf[i] * by;

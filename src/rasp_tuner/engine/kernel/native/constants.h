@@ -31,7 +31,6 @@
 #define MOVING_SETTLED_SAMPLES 100
 #define MOVING_LOOK_EVERY_STEPS 4
 #define MOVING_IDLE_NATS (-7.0)
-#define PIN_VARIANCE 0.01
 
 /* choose.py */
 #define HORIZON_STEPS 12.0
@@ -56,6 +55,7 @@
 #define LEAST_SHARE 0.0025
 #define REACH_DEVIATIONS 1.36
 #define ALIKE_REACHES 2.0
+#define MEAN_DISTANCE 2.0
 #define LARGEST_DISTANCE 4.0
 #define SCALES_SETTLED_SAMPLES 32
 
@@ -90,7 +90,7 @@
 #define CURVATURE_RATE 0.3
 #define RATE 0.1
 #define SETTLED_LEVELS 0.1
-#define SETTLED_RATE 0.01
+#define SETTLED_RATE 0.010000000000000002
 #define NOISE_ODDS 2.0
 #define DECADE_ODDS 1.0
 #define LOCAL_ODDS 3.0
@@ -98,6 +98,7 @@
 #define FREEDOM 5.0
 #define STUDENT_NORM (-0.9686195890547249)
 #define ESTIMATE_NOISES {0.0001, 0.001, 0.01, 0.1, 1.0}
+#define START_NOISE 0.01
 
 /* shared_structs.py */
 #define MOST_COMPILED_KNOBS 64

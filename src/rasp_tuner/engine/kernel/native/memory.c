@@ -106,7 +106,7 @@ void context_gaps(const Dims *dims, const State *one, const double *context, dou
 
 double context_reach(const State *one) {
     const double mean = one->distance[0], square = one->distance[1];
-    return 2.0 + REACH_DEVIATIONS * sqrt(most(square - mean * mean, 0.0));
+    return MEAN_DISTANCE + REACH_DEVIATIONS * sqrt(most(square - mean * mean, 0.0));
 }
 
 bool seen_before(const Dims *dims, const State *one, int64_t slot, int64_t n, const bool *others, double *scratch) {
