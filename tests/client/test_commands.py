@@ -152,7 +152,7 @@ def test_forget(rasp, name, client):
     client.study(name).observe({"qps": 5.0}, suggestion.params, METRICS, key="run 1")
     done = rasp("study", "forget", name, "--where", "qps=400..430", "--yes")
     assert done.stdout == f"Erased 2 records of {name}; files are clean\n"
-    clean = {"scrubbed": True, "backups": []}
+    clean = {"scrubbed": True}
     words = ("study", "forget", name, "--yes", "--json")
     assert of_json(rasp(*words, "--where", "qps=450", "--before", "2020-01-01")) == {"erased": 0, **clean}
     assert of_json(rasp(*words, "--where", "qps=450", "--after", "1e9")) == {"erased": 1, **clean}

@@ -24,7 +24,7 @@ from rasp_tuner.files import snapshot
 if TYPE_CHECKING:
     from rasp_tuner.service.storage.store import Store
 
-Data = Annotated[Path, typer.Option(help="Folder of the service, with database, lock and backups.")]
+Data = Annotated[Path, typer.Option(help="Folder of the service, with database and lock.")]
 Database = Annotated[
     str | None, typer.Option(help="A postgresql://... database instead of the SQLite file in the folder.")
 ]
@@ -34,7 +34,7 @@ Database = Annotated[
 def run_server(
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of the service, with database, lock and backups; with --open a temporary one."),
+        typer.Option(help="Folder of the service, with database and lock; with --open a temporary one."),
     ] = None,
     opened: Annotated[
         Path | None, typer.Option("--open", help="A file of Tuner.save, to be looked at as a study in the dashboard.")

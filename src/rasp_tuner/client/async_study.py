@@ -357,7 +357,7 @@ class AsyncStudy:
         await self._exchange.call(Request("DELETE", self._path), idempotent=False)
 
     async def forget(self, *, timeout: float = 600.0, **which: Any) -> dict[str, Any]:
-        """Erase records, in files too: `{"erased": count, "scrubbed": files are clean, "backups": removed ones}`.
+        """Erase records, in files too: `{"erased": count, "scrubbed": files are clean}`.
 
         `which` has one or more of after, before (unix seconds), context ({name: number or [low, high]}), ids, keys (of
         observations); a record is erased if it meets all given conditions.

@@ -238,4 +238,3 @@ class ForgottenAnswer(ToolAnswer):
     study: str
     erased: int = Field(description="Records that were erased.")
     files_clean: bool = Field(description="Whether the bytes are gone from the files; if not, they will be shortly.")
-    removed_backups: list[str]

@@ -196,9 +196,7 @@ async def forget(client: AsyncClient, given: schemas.ForgetArguments) -> schemas
         raise InvalidValue("say which records: suggestions, observations, context, after or before; nothing was erased")
     study = await _study(client, given)
     done = await study.forget(**which)
-    return schemas.ForgottenAnswer(
-        study=given.study, erased=done["erased"], files_clean=done["scrubbed"], removed_backups=done["backups"]
-    )
+    return schemas.ForgottenAnswer(study=given.study, erased=done["erased"], files_clean=done["scrubbed"])
 
 
 TOOLS = (

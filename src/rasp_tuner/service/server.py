@@ -121,7 +121,7 @@ def serve(
         port = int(listener.getsockname()[1])
         if on_bound is not None:
             on_bound(port)
-        store = Store(address, exclusive=True, lease_s=lease_s)
+        store = Store(address, lease_s=lease_s)
         try:
             lock.note(local_url(host, port), DATABASE if file == (data / DATABASE).resolve() else None)
             warn_if_open(data, file)

@@ -225,7 +225,6 @@ class Forget(StrictModel):
 class Forgotten(LazyModel):
     erased: int = Field(description="Records.")
     scrubbed: bool = Field(description="Whether the files are clean; if not, they will be shortly.")
-    backups: list[str] = Field(description="Removed backups, which migrations had made.")
 
 
 class Suggested(LazyModel):

@@ -168,9 +168,6 @@ class UnitOfWork:
         for live in self.changed.values():
             yield live, counts[live.id] / max(len(self._entries), 1)
 
-    def remove_backups(self) -> list[str]:
-        return self.store.remove_backups(self.connection())
-
     def delete_study(self, name: str) -> None:
         """Delete a study, also a damaged one; raises NotFound if there is none."""
         row = self.cache.row(name)
