@@ -1,8 +1,6 @@
 """`rasp study`, `ask`, `tell` and `tail` against a real server."""
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -279,7 +277,7 @@ def busy(client, name):
     thread.join()
 
 
-def test_tail_prints_lines_where_there_is_no_terminal(rasp, busy):
+def test_tail_prints_a_line_for_each_step(rasp, busy):
     head, gain, *lines = rasp("tail", busy, "--count", "3").stdout.splitlines()
     assert head.startswith(f"{busy}: asks ")
     assert gain.startswith("against the default: ")
@@ -323,30 +321,3 @@ def test_tail_ends_quietly_when_the_reader_has_seen_enough(server, busy):
     result = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=30, check=False)  # noqa: S602
     assert len(result.stdout.splitlines()) == 2
     assert result.stderr == ""
-
-
-def test_tail_draws_in_a_terminal(server, busy):
-    primary, secondary = pty.openpty()
-    size = {**os.environ, "COLUMNS": "100", "LINES": "30", "TERM": "xterm-256color", "PYTHONUTF8": "1"}
-    words = [sys.executable, "-m", "rasp_tuner", "tail", busy, "--count", "2", "--url", server.url]
-    with subprocess.Popen(words, stdin=secondary, stdout=secondary, stderr=subprocess.PIPE, env=size) as process:
-        os.close(secondary)
-        drawn = b""
-        try:
-            while part := os.read(primary, 65_536):
-                drawn += part
-        except OSError:
-            pass  # the other end was closed
-        os.close(primary)
-        assert process.wait(30) == 0
-        assert process.stderr.read() == b""
-    picture = drawn.decode().rpartition("\x1b[?1049l")[2]  # after the alternate screen
-    text = re.sub(r"\x1b\[[0-9;]*m", "", picture)
-    assert busy in text
-    assert "exploring" in text
-    assert re.search(r"asks \d+  tells \d+  failures \d+", text)
-    assert re.search(r"p99_ms +[▁▂▃▄▅▆▇█]+ +3 +3 to 3", text)
-    assert "Chosen because" in text
-    assert "\x1b[31mboom" not in picture  # a stranger's escape sequence
-    assert all(len(line.rstrip()) <= 100 for line in text.splitlines())
-    assert len(text.splitlines()) <= 30
