@@ -244,7 +244,7 @@ def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monke
         steps(client, 15)  # with new snapshots
         assert view(client)["erased"] == 5
         assert view(client, "other")["tells"] == 5
-        for path in ("suggestions?limit=200", "history", "memory", "export"):
+        for path in ("suggestions?limit=200", "history", "export"):
             assert b"424242" not in client.get(f"/v1/studies/web/{path}").content
     assert hits(tmp_path) == []
     with running(sqlite) as client:

@@ -107,9 +107,6 @@ def test_history_of_a_study(web):
     assert drawn["regimes"][-1]["to"] == 14
     assert any(mark["kind"] == "failed" and mark["step"] == 14 for mark in drawn["events"])
     assert len(drawn["calibration"]["expected"]) == len(drawn["calibration"]["observed"]) > 0
-    memory = web.get("/v1/studies/web/memory").json()
-    assert len(memory["slots"]) == 15
-    assert 0.0 <= memory["explained"] <= 1.0
 
 
 def test_the_gain_is_what_the_default_would_have_cost_more():

@@ -270,7 +270,7 @@ def test_extreme_metrics_leave_a_study_that_can_be_saved_and_shown(value):
         live.tell(f"s{live.ask({'qps': 1.0}, float(step)).ask}", float(step), NoLog(), metric)
     again = study_snapshot.restore(study_snapshot.capture(live)(), 1, live.definition, 0.0)
     assert whole(again) == whole(live)
-    dumps([live.view(9.0), live.history.chart_data(9), live.history.memory_map(live.tuner), live.suggestions(9, 9.0)])
+    dumps([live.view(9.0), live.history.chart_data(9), live.suggestions(9, 9.0)])
 
 
 def unsavable(live):

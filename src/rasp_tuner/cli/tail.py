@@ -31,9 +31,7 @@ def tail(
             min=1, help="Stop after this many updates; by default never. The first is the latest step there is."
         ),
     ] = None,
-    wait: Annotated[
-        float | None, typer.Option(min=0.1, help="Stop after this many seconds without an update.")
-    ] = None,
+    wait: Annotated[float | None, typer.Option(min=0.1, help="Stop after this many seconds without an update.")] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,

@@ -2,7 +2,7 @@
 
 import { Clock } from "./clock.js";
 import { h } from "./dom.js";
-import { CalibrationPlot, GatePlot, MemoryPlot, NoveltyPlot, RegimePlot } from "./tuner_charts.js";
+import { CalibrationPlot, GatePlot, NoveltyPlot, RegimePlot } from "./tuner_charts.js";
 import { ChoicePlot, GainPlot, LinePlot } from "./line_charts.js";
 import { letter } from "./regime_names.js";
 import { Situations } from "./situations.js";
@@ -25,8 +25,6 @@ export class Charts {
   constructor(view) {
     this.view = view;
     this.regime = null;
-    this.ranked = false;
-    this.latest = null; // the memory as last fetched
     this.ranks = new Map(); // regime label -> 0, 1, ... in order of appearance
     this.metrics = Object.entries(view.metrics);
     const [only] = this.metrics.length === 1 && view.preset === "default" ? this.metrics : [null];
@@ -54,12 +52,7 @@ export class Charts {
       height: 210,
     });
     this.knobs = Object.entries(view.space).map(([name, knob]) => [name, this.knob(name, knob)]);
-    this.memory = new MemoryPlot({
-      title: "Memory",
-      note: "situations remembered; size is visits, colour is situation",
-      height: 300,
-    });
-    this.gate = new GatePlot({ title: "Gate", note: "how much each kind of expert counts", height: 240 });
+    this.gate = new GatePlot({ title: "Gate", note: "how much each kind of expert counts", height: 300 });
     this.calibration = new CalibrationPlot({
       title: "Calibration",
       note: "outcomes inside the predicted interval",
@@ -79,12 +72,7 @@ export class Charts {
       ),
       section("Situations", "", this.regimes.element, this.situations.element, this.novelty.element),
       section("Knobs", "Dashed is the default; the shade is the range within a piece of time.", this.knobGrid()),
-      section(
-        "Inside the tuner",
-        "",
-        this.gate.element,
-        h("div", { class: "grid map" }, this.memory.element, this.calibration.element),
-      ),
+      section("Inside the tuner", "", h("div", { class: "grid map" }, this.gate.element, this.calibration.element)),
     );
   }
 
@@ -137,17 +125,7 @@ export class Charts {
     for (const [name, plot] of this.knobs)
       plot.set({ ...common, series: series[`param:${name}`], level: this.level(name) }, key);
     this.gate.set({ ...common, ...families(gate) }, key);
-    this.ranked = true;
-    if (this.latest) this.showMemory(this.latest); // regimes may have become one meanwhile
     this.calibration.set(calibration, `${calibration.count} ${calibration.observed}`);
-  }
-
-  showMemory(memory) {
-    this.latest = memory;
-    if (!this.ranked) return; // history names the regimes
-    const { slots, explained } = memory;
-    const ranked = slots.map((slot) => ({ ...slot, rank: this.rank(slot.regime) }));
-    this.memory.set({ slots: ranked, explained }, JSON.stringify(ranked));
   }
 
   /** The default of a knob as its chart draws it. */

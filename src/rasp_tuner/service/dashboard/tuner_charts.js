@@ -1,4 +1,4 @@
-// Inside the tuner: regimes and events on a timeline, gate weights, the map of the memory, calibration.
+// Inside the tuner: regimes and events on a timeline, gate weights, calibration.
 
 import { s } from "./dom.js";
 import { linear, percent, value, whole } from "./numbers.js";
@@ -193,110 +193,6 @@ export class GatePlot extends TimePlot {
     const row = weights.at(-1);
     const order = names.map((name, e) => [row[e], name]).sort((a, b) => b[0] - a[0]);
     return `Weights lately: ${order.map(([weight, name]) => `${name} ${percent(weight)}`).join(", ")}.`;
-  }
-}
-
-/** data: { slots: [{ x, y, visits, rank, last_visit }], explained }. */
-export class MemoryPlot extends Plot {
-  constructor(options) {
-    super(options);
-    this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
-    this.canvas.addEventListener("pointerdown", (event) => this.pointed(event));
-    this.canvas.addEventListener("pointerleave", () => this.show(null));
-    this.canvas.addEventListener("blur", () => this.show(null));
-    this.canvas.addEventListener("keydown", (event) => {
-      const stride = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!stride || !this.spots?.length) return;
-      event.preventDefault();
-      this.show(this.spots[((this.shown ?? (stride > 0 ? -1 : 0)) + stride + this.spots.length) % this.spots.length]);
-    });
-  }
-
-  paint() {
-    const { slots } = this.data;
-    const most = Math.max(16, ...slots.map(({ visits }) => visits));
-    const room = 30;
-    const spread = (name) => [
-      Math.min(...slots.map((slot) => slot[name])),
-      Math.max(...slots.map((slot) => slot[name])),
-    ];
-    const x = slots.length ? linear(...spread("x"), room, this.width - room) : null;
-    const y = slots.length ? linear(...spread("y"), this.height - room, room) : null;
-    this.spots = slots
-      .map((slot) => ({ slot, cx: x(slot.x), cy: y(slot.y), r: 3 + 19 * Math.sqrt(slot.visits / most) }))
-      .sort((a, b) => b.r - a.r);
-    this.spots.forEach((spot, i) => {
-      spot.index = i;
-      const rank = spot.slot.rank;
-      this.svg.append(s("circle", { class: `slot r${rank % 12}`, cx: spot.cx, cy: spot.cy, r: spot.r }));
-    });
-    for (const rank of new Set(slots.map((slot) => slot.rank))) {
-      const own = this.spots.filter((spot) => spot.slot.rank === rank);
-      const middle = own.reduce((sum, spot) => sum + spot.cx, 0) / own.length;
-      const top = Math.min(...own.map((spot) => spot.cy - spot.r));
-      this.svg.append(s("text", { class: "name", x: middle, y: top - 6, "text-anchor": "middle" }, letter(rank)));
-    }
-    this.ring = s("circle", { class: "ring", visibility: "hidden" });
-    this.svg.append(this.ring);
-  }
-
-  rest() {
-    this.show(null);
-  }
-
-  pointed(event) {
-    if (!this.spots?.length) return;
-    const frame = this.canvas.getBoundingClientRect();
-    const far = (spot) =>
-      Math.hypot(event.clientX - frame.left - spot.cx, event.clientY - frame.top - spot.cy) - spot.r;
-    const nearest = this.spots.reduce((best, spot) => (far(spot) < far(best) ? spot : best));
-    this.show(far(nearest) < 24 ? nearest : null);
-  }
-
-  show(spot) {
-    if (!this.ring) return;
-    this.shown = spot?.index ?? null;
-    this.ring.setAttribute("visibility", spot ? "visible" : "hidden");
-    const { slots, explained } = this.data;
-    if (!spot) {
-      this.read([
-        { label: "slots", text: whole(slots.length) },
-        { label: "shown of their variance", text: percent(explained) },
-      ]);
-      return;
-    }
-    for (const [name, at] of [
-      ["cx", spot.cx],
-      ["cy", spot.cy],
-      ["r", spot.r + 3],
-    ])
-      this.ring.setAttribute(name, at);
-    const { rank, visits, last_visit: seen } = spot.slot;
-    const items = [
-      { label: "situation", text: letter(rank), mark: `r${rank % 12}` },
-      { label: "visits", text: value(visits) },
-    ];
-    if (seen !== null) items.push({ label: "last at step", text: whole(seen) });
-    this.read(items);
-  }
-
-  table() {
-    const rows = this.data.slots.map((slot) => [letter(slot.rank), slot.x, slot.y, slot.visits, slot.last_visit]);
-    return { columns: ["situation", "x", "y", "visits", "last visit at step"], rows };
-  }
-
-  words() {
-    const { slots, explained } = this.data;
-    if (!slots.length) return "Memory is empty.";
-    const counts = new Map();
-    for (const { rank, visits } of slots) {
-      const [n, sum] = counts.get(rank) ?? [0, 0];
-      counts.set(rank, [n + 1, sum + visits]);
-    }
-    const parts = [...counts]
-      .sort((a, b) => a[0] - b[0])
-      .map(([rank, [n, sum]]) => `${letter(rank)} ${n} slots with ${value(sum)} visits`);
-    return `${slots.length} remembered contexts by situation: ${parts.join(", ")}. The map shows ${percent(explained)} of how they differ.`;
   }
 }
 

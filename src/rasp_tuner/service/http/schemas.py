@@ -479,19 +479,6 @@ class SituationGains(LazyModel):
     situations: list[SituationGain]
 
 
-class SlotView(LazyModel):
-    x: float
-    y: float
-    visits: float
-    regime: int
-    last_visit: int | None
-
-
-class MemoryView(LazyModel):
-    slots: list[SlotView]
-    explained: float
-
-
 class ErrorBody(LazyModel):
     code: str = Field(examples=["invalid_value"])
     message: str

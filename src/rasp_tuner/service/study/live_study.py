@@ -22,7 +22,6 @@ from rasp_tuner.service.study.event_time import has_expired_records, next_time
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.flag_leases import FlagLeases
-from rasp_tuner.service.study.from_saved_tuner import explained, tuner_of
 from rasp_tuner.service.study.history import Step, StudyHistory
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
 from rasp_tuner.space import Space
@@ -224,29 +223,6 @@ class LiveStudy:
             raise ValueError(f"event {event.seq}: only the first event of a log can be an erasure")
         self.next_ask = self.erased_below = whole("handed", event.body["handed"], 0, 2**62)
         self.counts.erased = whole("records", event.body["records"], 0, 2**62)
-        self._advance(event)
-
-    def _apply_opened(self, event: Event) -> None:
-        """Begin with the tuner that the event holds."""
-        if self.counts.asks or self.tuner.learned:
-            raise ValueError(f"event {event.seq}: a study can only begin with a saved tuner")
-        self.tuner = tuner = tuner_of(event, self.definition)
-        failures = 0
-        for number, params, why in explained(tuner):
-            record = SuggestionRecord(number, event.at, None, params, inner=number, ran=why.ran)
-            if why.path != "pending":
-                metrics = self.history.add_earlier_step(event.at, why)
-                failures += metrics is None
-                answer = replace(record, status="failed" if metrics is None else "told")
-                record = replace(answer, metrics=metrics or None, reason=why.failure)
-            self.list_suggestion(record)
-        answered = min(tuner.asked - len(tuner.pending), tuner.learned)
-        self.next_ask = max(self.next_ask, tuner.asked)
-        self.counts.asks = tuner.asked
-        self.counts.tells = answered - failures
-        self.counts.failures = failures
-        self.counts.dropped = tuner.asked - answered
-        self.counts.observations = tuner.learned - answered
         self._advance(event)
 
     def _apply_tell(self, event: Event) -> None:
@@ -542,12 +518,9 @@ class LiveStudy:
         self.counts.diverged += foreign and event.ask >= self.erased_below
         self.next_ask = max(self.next_ask, event.ask + 1)
         self.counts.dropped += put_bounded(self.pending, event.ask, record, self.definition.max_pending)
-        self.list_suggestion(record)
+        put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
         self.flags.add(record)
         self._advance(event, record=True)
-
-    def list_suggestion(self, record: SuggestionRecord) -> None:
-        put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
 
     def _ask_answered_by(self, event: Event) -> SuggestionRecord:
         """The ask that an answer belongs to, with what ran; if it was dropped, the answer's event contains it."""
