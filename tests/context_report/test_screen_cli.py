@@ -23,17 +23,12 @@ def log(tmp_path_factory):
     return path
 
 
-def test_verdict_table_and_page(log, tmp_path):
-    page = tmp_path / "screen.html"
-    result = CliRunner().invoke(app, ["screen", str(log), *OPTIONS, "--page", str(page)])
+def test_verdict_and_table(log):
+    result = CliRunner().invoke(app, ["screen", str(log), *OPTIONS])
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("The context helps: ")
     assert "weather" in result.stdout
     assert "Rows left out because a value is missing: 1\n" in result.stdout
-    assert f"Page: {page}" in result.stdout
-    text = page.read_text()
-    assert text.count("<svg") == 2
-    assert "weather, p = " in text
 
 
 def test_json_is_all_that_is_printed(log):
@@ -49,15 +44,13 @@ def test_mistakes_are_said_in_one_line(log):
     assert "lacks the columns ['x']" in result.stderr
 
 
-def test_names_with_commas_are_quoted_and_too_little_is_drawn_as_words(tmp_path):
-    log, page = tmp_path / "log.csv", tmp_path / "screen.html"
+def test_names_with_commas_are_quoted(tmp_path):
+    log = tmp_path / "log.csv"
     log.write_text('"moon, full",pool,p99\n1,2,3\n4,5,6\n')
-    options = ("--context", '"moon, full"', "--metrics", "p99", "--params", "pool", "--page", str(page))
+    options = ("--context", '"moon, full"', "--metrics", "p99", "--params", "pool")
     result = CliRunner().invoke(app, ["screen", str(log), *options])
     assert result.exit_code == 0, result.stderr
     assert "2 samples are not enough" in result.stdout
-    assert "2 samples are not enough" in page.read_text()
-    assert "<svg" not in page.read_text()
 
 
 def test_progress_is_shown_on_a_terminal_and_only_after_a_while(monkeypatch, capsys):

@@ -309,8 +309,8 @@ def test_only_protocol_on_stdout_whatever_comes_in(service):
         call % (4, "recommend", '{"study":"checkout","context":{"qps":"\\ud800\\u0000"}}'),
         call % (5, "list_studies", "{}"),
     ]
-    words = [sys.executable, "-W", "error", "-m", "rasp_tuner", "mcp", "--url", service.url, "--key-env", "OTHER_KEY"]
-    env = {**os.environ, "OTHER_KEY": service.keys["reader"]}
+    words = [sys.executable, "-W", "error", "-m", "rasp_tuner", "mcp", "--url", service.url]
+    env = {**os.environ, "RASP_KEY": service.keys["reader"]}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(words, env=env, text=True, **pipes)
     process.stdin.write("\n".join(lines) + "\n")

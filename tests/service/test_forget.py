@@ -17,7 +17,7 @@ from serving import SPACES, STUDY, NoLog, ask, definition, play, running, steps,
 from rasp_tuner import ExpiredSuggestion
 from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.service.storage.erasure import ErasureQuery, Replay
-from rasp_tuner.service.storage.store import Store, StoredStudy
+from rasp_tuner.service.storage.store import Store, StoredStudy, sqlite_url
 from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.storage.tables import events
 from rasp_tuner.service.study import study_snapshot
@@ -344,7 +344,7 @@ def test_a_study_built_from_a_log_with_erased_records_goes_on(tmp_path):
     live = LiveStudy(1, definition(), 0.0)
     work = MemoryWork(live, play(live, 80))
     work.forget(ErasureQuery(before=40.0))
-    store = Store.in_folder(tmp_path)
+    store = Store(sqlite_url(tmp_path))
     with store.writing() as connection:
         id = store.add_study(connection, "web", live.definition.to_wire(), 0.0)
         store.append(connection, [(id, event) for event in work.events])

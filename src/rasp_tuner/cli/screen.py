@@ -16,18 +16,15 @@ def screen_log(
     context: Annotated[str, typer.Option(help="Context columns, separated by commas.")],
     metrics: Annotated[str, typer.Option(help="Metric columns, such as p99_ms:min,fps:max.")],
     params: Annotated[str, typer.Option(help="Parameter columns, separated by commas.")],
-    page: Annotated[Path | None, typer.Option(help="HTML page to write: the verdict with its pictures.")] = None,
     as_json: Json = False,
 ) -> None:
     """Test whether the context in a log helps to predict the metrics, before you give it to a tuner.
 
-    Example: rasp screen log.csv --context qps,codec --metrics p99_ms:min --params pool,timeout_s --page screen.html
+    Example: rasp screen log.csv --context qps,codec --metrics p99_ms:min --params pool,timeout_s
     """
     with one_line_errors("rasp-tuner[cli]"):
         from rasp_tuner.context_report import screen
         from rasp_tuner.context_report.log import read
-        from rasp_tuner.context_report.screen_page import screen_page
-        from rasp_tuner.files import snapshot
 
         weights = {name: 1.0 if direction == "min" else -1.0 for name, direction in parse_metrics(metrics)}
         with busy(f"reading {log}"):
@@ -35,13 +32,9 @@ def screen_log(
         say(f"testing the context on {len(found.losses):,} rows", as_json)
         with late_progress("shifted contexts") as progress:
             report = screen(found.contexts, found.points, found.losses, found.names, progress=progress)
-        if page is not None:
-            snapshot.write(page, screen_page(report).encode())
         if as_json:
             echo(json.dumps({**report.as_json(), "left_out": found.left_out}, indent=1))
             return
         echo(str(report))
         if found.left_out:
             echo(f"Rows left out because a value is missing: {found.left_out}")
-        if page is not None:
-            echo(f"Page: {page}")

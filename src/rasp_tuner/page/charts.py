@@ -168,20 +168,6 @@ def shares(rows: Sequence[tuple[str, float]], title: str) -> str:
     return f'<div class="scroll">{svg(WIDTH, height, body, title)}</div>'
 
 
-def histogram(values: Sequence[float], own: float, x_label: str) -> str:
-    """How often values fall where, with a line at one that is set beside them."""
-    counts, edges = np.histogram(values, bins=30)
-    x = axis_for([*edges.tolist(), own], LEFT, WIDTH - RIGHT)
-    y = axis_for([0.0, float(counts.max())], HEIGHT - BOTTOM, TOP + 10)
-    body = [y_axis(y, WIDTH), x_axis(x, HEIGHT, x_label)]
-    for count, low, high in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        top, width = y(float(count)), max(x(high) - x(low) - 1.0, 0.5)
-        height = y(0.0) - top
-        body.append(f'<rect class="share" x="{x(low):.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"/>')
-    body.append(f'<line class="chosen" x1="{x(own):.1f}" x2="{x(own):.1f}" y1="{TOP}" y2="{y(0.0):.1f}"/>')
-    return f'<div class="scroll">{svg(WIDTH, HEIGHT, body, x_label)}</div>'
-
-
 def forest(rows: Sequence[tuple[str, float, float, float, str]], x_label: str, neutral: float = 1.0) -> str:
     """Ratios with their intervals: rows of label, value, low, high and the class of colour ("good", "bad" or "")."""
     drawn = [row for row in rows if all(math.isfinite(x) for x in row[1:4])]

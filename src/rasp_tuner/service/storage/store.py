@@ -97,10 +97,6 @@ class Store:
             self.close()
             raise
 
-    @classmethod
-    def in_folder(cls, folder: Path) -> "Store":
-        return cls(sqlite_url(folder))
-
     def close(self) -> None:
         self._readers.dispose()
         self._writer.dispose()
@@ -264,11 +260,6 @@ class Store:
         with self.reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else event_of(row)
-
-    def last_seq(self, study: int) -> int:
-        query = sa.select(sa.func.max(events.c.seq)).where(events.c.study == study)
-        with self.reading() as connection:
-            return connection.execute(query).scalar() or 0
 
     # snapshots
 
