@@ -331,7 +331,7 @@ class TunerView:
     ) -> None:
         """Write a page to look at: one HTML file that needs no network and no script.
 
-        Gain against the default, metrics and knobs over steps, settings for each situation, experts, budget, limits;
+        Gain against the default, metrics and knobs over steps, settings for each situation, budget, limits;
         of the steps in `history`. `texts` as there.
         """
         from rasp_tuner.report.page import Shown, tuner_page  # few programs draw: the others start without it
