@@ -6,7 +6,6 @@ from streams import regimes
 from typer.testing import CliRunner
 
 from rasp_tuner.cli import app
-from rasp_tuner.cli.common import late_progress
 
 OPTIONS = ("--context", "weather,load", "--metrics", "p99:min", "--params", "pool,timeout")
 
@@ -51,13 +50,3 @@ def test_names_with_commas_are_quoted(tmp_path):
     result = CliRunner().invoke(app, ["screen", str(log), *options])
     assert result.exit_code == 0, result.stderr
     assert "2 samples are not enough" in result.stdout
-
-
-def test_progress_is_shown_on_a_terminal_and_only_after_a_while(monkeypatch, capsys):
-    def shown(terminal, late):
-        monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-        with late_progress("shifts", late) as progress:
-            progress(1, 4)
-        return "shifts" in capsys.readouterr().err
-
-    assert [shown(True, 0.0), shown(True, 60.0), shown(False, 0.0)] == [True, False, False]

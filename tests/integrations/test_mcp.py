@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 BUSY = {"qps": 900.0}
 DEFAULT = {"cache_gb": 8.0, "codec": "c0"}
 READING = ["list_studies", "show_study", "list_suggestions", "explain", "recommend", "what_if", "list_waiting"]
-CHANGING = ["approve", "refuse", "freeze", "unfreeze", "back_to_default", "forget"]
+CHANGING = ["approve", "refuse", "freeze", "unfreeze", "back_to_default"]
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +93,11 @@ def test_tools_say_what_they_take_and_change(admin):
         assert tool.input_schema["additionalProperties"] is False
         hints = tool.annotations
         assert hints.read_only_hint == (name in READING)
-        assert hints.destructive_hint == (name == "forget")
+        assert not hints.destructive_hint
         assert hints.idempotent_hint
         assert not hints.open_world_hint
         assert ("scope admin" in tool.description) == (name in CHANGING)
-    assert tools["forget"].input_schema["required"] == ["study", "confirm"]
+    assert tools["approve"].input_schema["required"] == ["study", "waiting"]
     assert tools["what_if"].input_schema["properties"]["study"]["type"] == "string"
 
 
@@ -184,25 +184,6 @@ def test_what_waits_for_a_person_is_shown_and_decided(admin, service):
         study.delete()
 
 
-def test_forget_erases_only_what_is_named_twice(admin, service):
-    with Client(service.url, service.keys["admin"], timeout=20) as client:
-        other = client.study("other")
-        for qps in (1.0, 5.0, 9.0, 9.0):
-            s = other.ask({"qps": qps})
-            other.tell(s.id, {"rps": 1.0, "mb": 1.0})
-        assert "'other'" in admin.error("forget", study="other", confirm="othr", suggestions=["s0"])
-        assert "say which records" in admin.error("forget", study="other", confirm="other")
-        assert "timezone" in admin.error("forget", study="other", confirm="other", after="2026-01-01T00:00:00")
-        assert "datetime" in admin.error("forget", study="other", confirm="other", after="yesterday")
-        assert "confirm is missing" in admin.error("forget", study="other", suggestions=["s0"])
-        assert other.view()["learned"] == 4
-        done = admin.ok("forget", study="other", confirm="other", suggestions=["s0"], after="2020-01-01T00:00:00Z")
-        assert (done["erased"], done["files_clean"]) == (1, True)
-        assert admin.ok("forget", study="other", confirm="other", context={"qps": [8, None]})["erased"] == 2
-        assert admin.ok("forget", study="other", confirm="other", before="2020-01-01T00:00:00Z")["erased"] == 0
-        assert other.view()["learned"] == 1
-
-
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
@@ -246,8 +227,8 @@ def test_an_unknown_tool_is_a_protocol_error(reader):
 
 def test_the_rights_are_those_of_the_key(reader, service):
     assert reader.ok("show_study", study="checkout")["serves"] == "suggestions"
-    for tool, more in ("freeze", {}), ("back_to_default", {}), ("forget", {"confirm": "third", "suggestions": ["s0"]}):
-        said = reader.error(tool, study="third", **more)
+    for tool in ("freeze", "back_to_default"):
+        said = reader.error(tool, study="third")
         assert said.startswith(f"{tool} needs a key with the right 'admin' for this")
         assert "this key may not admin study 'third'" in said
     with agent(in_memory(service.url, service.keys["other"])) as bound:
@@ -340,7 +321,7 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-NAMES = ["study", "context", "params", "suggestion", "limit", "offset", "find", "sort", "confirm", "suggestions"]
+NAMES = ["study", "context", "params", "suggestion", "limit", "offset", "find", "sort", "waiting", "hours"]
 ARGUMENTS = st.dictionaries(st.sampled_from(NAMES), JSON, max_size=3)
 
 

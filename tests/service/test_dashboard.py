@@ -85,7 +85,6 @@ def test_a_study_opens_without_errors_and_without_third_parties(tab):
         "Novelty and events",
         "pool",
         "t",
-        "Gate",
         "Calibration",
     ]
     opened.is_clean()
@@ -348,7 +347,7 @@ def test_printing_draws_every_chart_in_light_colours(tab):
     drawn = page.locator("figure.plot svg").evaluate_all(
         "all => all.map((svg) => svg.querySelectorAll('path, circle').length > 0)"
     )
-    assert drawn == [True] * 8
+    assert drawn == [True] * 7
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     expect(page.locator("#freeze")).to_be_hidden()
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, busy, echo, late_progress, one_line_errors, say
+from rasp_tuner.cli.common import Json, app, busy, echo, one_line_errors, say
 from rasp_tuner.cli.lists import parse_metrics, words
 
 
@@ -30,8 +30,7 @@ def screen_log(
         with busy(f"reading {log}"):
             found = read(log, words(context), weights, words(params))
         say(f"testing the context on {len(found.losses):,} rows", as_json)
-        with late_progress("shifted contexts") as progress:
-            report = screen(found.contexts, found.points, found.losses, found.names, progress=progress)
+        report = screen(found.contexts, found.points, found.losses, found.names)
         if as_json:
             echo(json.dumps({**report.as_json(), "left_out": found.left_out}, indent=1))
             return

@@ -1,9 +1,7 @@
 """`rasp tail`: one line for each step of a study, as it happens."""
 
 import os
-import queue
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 TRY_AGAIN_S = 1.0  # after the server has gone
 GIVE_UP_S = 60.0  # without a server
-QUIET_S = 2.0  # without an update, until it says that it waits
 
 
 @app.command("tail")
@@ -31,7 +28,6 @@ def tail(
             min=1, help="Stop after this many updates; by default never. The first is the latest step there is."
         ),
     ] = None,
-    wait: Annotated[float | None, typer.Option(min=0.1, help="Stop after this many seconds without an update.")] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
@@ -41,12 +37,12 @@ def tail(
     The dashboard of the server draws the same.
 
     Example: rasp tail checkout
-    Example: rasp tail checkout --count 2 --wait 10 | cat
+    Example: rasp tail checkout --count 2 | cat
     """
     with talking(url, key, timeout=2.0) as client:
         study = client.study(name)
         try:
-            _print(study, count, wait, as_json)
+            _print(study, count, as_json)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `| head` has seen enough
             raise typer.Exit(0) from None
@@ -54,14 +50,14 @@ def tail(
             raise typer.Exit(0) from None
 
 
-def _print(study: "Study", count: int | None, wait: float | None, as_json: bool) -> None:
+def _print(study: "Study", count: int | None, as_json: bool) -> None:
     if not as_json:
         view = study.view()
         echo(f"{view['name']}: {_counts(view)}; last event {ago(view['last_event_at'])}")
         if view["versus_default"] is not None:
             echo(f"against the default: {plain(view['versus_default']['words'])}")
     told = ""
-    for row in islice(_rows_in_time(study, wait), count):
+    for row in islice(_rows(study), count):
         if as_json:
             emit(row)
         else:
@@ -71,43 +67,12 @@ def _print(study: "Study", count: int | None, wait: float | None, as_json: bool)
         sys.stdout.flush()
 
 
-def _rows_in_time(study: "Study", wait: float | None) -> Iterator[dict[str, Any]]:
-    """Live rows until none came for `wait` seconds; None: for ever, and it says so when it begins to wait."""
-    arrived: queue.SimpleQueue[dict[str, Any] | Exception] = queue.SimpleQueue()
-    stopped = threading.Event()
-
-    def read() -> None:
-        try:
-            for row in _rows(study, stopped):
-                arrived.put(row)
-        except Exception as error:  # noqa: BLE001 - raised where the rows are used
-            arrived.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
-    quiet: float | None = QUIET_S if wait is None else wait
-    try:
-        while True:
-            try:
-                row = arrived.get(timeout=quiet)
-            except queue.Empty:
-                if wait is not None:
-                    return
-                echo("rasp: waiting for the next step; Ctrl-C ends it, and so does --wait SECONDS", err=True)
-                quiet = None
-                continue
-            if isinstance(row, Exception):
-                raise row
-            yield row
-    finally:
-        stopped.set()
-
-
-def _rows(study: "Study", stopped: threading.Event) -> Iterator[dict[str, Any]]:
+def _rows(study: "Study") -> Iterator[dict[str, Any]]:
     """Live rows, also over restarts of the server."""
     from rasp_tuner.client import ServerUnavailable
 
     heard = time.monotonic()
-    while not stopped.is_set():
+    while True:
         try:
             for row in study.live():
                 heard = time.monotonic()
@@ -115,8 +80,8 @@ def _rows(study: "Study", stopped: threading.Event) -> Iterator[dict[str, Any]]:
         except ServerUnavailable:
             if time.monotonic() - heard > GIVE_UP_S:
                 raise
-        if not stopped.wait(TRY_AGAIN_S):
-            echo("rasp: the server is gone, trying again", err=True)
+        time.sleep(TRY_AGAIN_S)
+        echo("rasp: the server is gone, trying again", err=True)
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from rasp_tuner.answer_models import ContextValue, ContextValues, Number, Word
+from rasp_tuner.answer_models import ContextValues, Number, Word
 
 MOST_STUDIES, MOST_SUGGESTIONS = 100, 50  # in one answer
 
@@ -69,19 +69,3 @@ class WhatIfArguments(ContextArguments):
         " judged.",
         examples=[{"pool": 16}],
     )
-
-
-Range = Annotated[list[Number | None], Field(min_length=2, max_length=2)]
-
-
-class ForgetArguments(StudyArguments):
-    confirm: str = Field(max_length=64, description="The name of the study once more. Erasing cannot be undone.")
-    suggestions: list[SuggestionId] = Field(default_factory=list, max_length=1_000, description="Ids of suggestions.")
-    observations: list[Word] = Field(default_factory=list, max_length=1_000, description="Keys of observations.")
-    context: dict[Word, ContextValue | Range] = Field(
-        default_factory=dict,
-        description="By name a value, or [low, high] with null for no limit.",
-        examples=[{"qps": [400, None]}],
-    )
-    after: AwareDatetime | None = Field(default=None, description="Asked, answered or observed then or later.")
-    before: AwareDatetime | None = Field(default=None, description="And before then.")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rasp_tuner.client import AsyncClient, AsyncStudy
-from rasp_tuner.errors import InvalidValue, UnknownSuggestion
+from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.integrations import mcp_schemas as schemas
 from rasp_tuner.types import Budget
 
@@ -30,7 +30,6 @@ class Tool:
     title: str
     takes: type[schemas.Arguments]
     needs: Right = "read"
-    destroys: bool = False
 
     @property
     def name(self) -> str:
@@ -174,29 +173,6 @@ async def refuse(client: AsyncClient, given: schemas.RefuseArguments) -> Answer:
     return {"study": given.study, "waiting": given.waiting, "status": "refused"}
 
 
-async def forget(client: AsyncClient, given: schemas.ForgetArguments) -> Answer:
-    """Erases records of a study for good: those that meet all given conditions. The study learns again from the
-    rest, and the bytes are removed from the server's files. It cannot be undone: confirm must be the study's name."""
-    if given.confirm != given.study:
-        raise InvalidValue(
-            f"confirm must be the name of the study, {given.study!r}, since erasing cannot be undone; got"
-            f" {given.confirm!r}: nothing was erased"
-        )
-    which: dict[str, Any] = {
-        "ids": given.suggestions,
-        "keys": given.observations,
-        "context": given.context,
-        "after": None if given.after is None else given.after.timestamp(),
-        "before": None if given.before is None else given.before.timestamp(),
-    }
-    which = {name: value for name, value in which.items() if value not in (None, [], {})}
-    if not which:
-        raise InvalidValue("say which records: suggestions, observations, context, after or before; nothing was erased")
-    study = await _study(client, given)
-    done = await study.forget(**which)
-    return {"study": given.study, "erased": done["erased"], "files_clean": done["scrubbed"]}
-
-
 TOOLS = (
     Tool(list_studies, "List studies", schemas.ListArguments),
     Tool(show_study, "Show a study", schemas.StudyArguments),
@@ -210,7 +186,6 @@ TOOLS = (
     Tool(freeze, "Stop exploring", schemas.StudyArguments, "admin"),
     Tool(unfreeze, "Explore again", schemas.StudyArguments, "admin"),
     Tool(back_to_default, "Back to the default", schemas.StudyArguments, "admin"),
-    Tool(forget, "Erase records for good", schemas.ForgetArguments, "admin", destroys=True),
 )
 
 

@@ -1,4 +1,4 @@
-// Inside the tuner: regimes and events on a timeline, gate weights, calibration.
+// Regimes and events on a timeline, and calibration.
 
 import { s } from "./dom.js";
 import { linear, percent, value, whole } from "./numbers.js";
@@ -158,41 +158,6 @@ export class NoveltyPlot extends TimePlot {
       : "";
     const counts = this.lanes().map((lane) => `${KINDS[lane]} ${events.filter(({ kind }) => kind === lane).length}`);
     return `${latest}Events kept: ${counts.join(", ")}.`;
-  }
-}
-
-/** data: { steps, regimes, bucket, names: [E], step: [n], weights: [n][E] }: shares that sum to one. */
-export class GatePlot extends TimePlot {
-  paint() {
-    const { step, weights, names } = this.data;
-    this.axes({ low: 0, high: 1 });
-    const xs = middles(this, step);
-    let floor = weights.map(() => 0);
-    names.forEach((_, e) => {
-      const top = floor.map((sum, i) => Math.min(sum + weights[i][e], 1));
-      this.svg.append(s("path", { class: `layer g${e}`, d: area(xs, floor.map(this.y), top.map(this.y)) }));
-      floor = top;
-    });
-  }
-
-  at(step) {
-    const { names, weights } = this.data;
-    if (!weights.length) return [];
-    const row = weights[pieceAt(this.data.step, step)];
-    return names.map((name, e) => ({ label: name, text: percent(row[e]), mark: `g${e}` }));
-  }
-
-  table() {
-    const { names, step, weights, clock } = this.data;
-    return { columns: ["step", "time", ...names], rows: step.map((at, i) => [at, clock.iso(at), ...weights[i]]) };
-  }
-
-  words() {
-    const { names, weights } = this.data;
-    if (!weights.length) return "No weights yet.";
-    const row = weights.at(-1);
-    const order = names.map((name, e) => [row[e], name]).sort((a, b) => b[0] - a[0]);
-    return `Weights lately: ${order.map(([weight, name]) => `${name} ${percent(weight)}`).join(", ")}.`;
   }
 }
 

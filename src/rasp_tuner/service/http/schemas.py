@@ -436,12 +436,6 @@ class Series(LazyModel):
     max: list[float]
 
 
-class Gate(LazyModel):
-    experts: list[str]
-    step: list[int]
-    weights: list[list[float]]
-
-
 class HistoryView(LazyModel):
     steps: int
     first: int = Field(description="The first step shown.")
@@ -449,7 +443,6 @@ class HistoryView(LazyModel):
     times: Times
     gain_total: float = Field(description="Of one metric in its unit; of several the sum of their mean shares.")
     series: dict[str, Series]
-    gate: Gate
     regimes: list[dict[str, int]]
     situations: list[SituationView]
     events: list[dict[str, Any]] = Field(

@@ -5,7 +5,7 @@ the step's context, less what came. What nobody asked for has none.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -45,13 +45,13 @@ class Step(NamedTuple):
 class StudyHistory:
     """Series, regimes, marks, calibration. Every event that changes the tuner is passed to `add_step` or `add_mark`."""
 
-    def __init__(self, definition: StudyDefinition, experts: Sequence[str]) -> None:
-        self._definition, self.experts = definition, tuple(experts)
+    def __init__(self, definition: StudyDefinition) -> None:
+        self._definition = definition
         self._one_metric = len(definition.metrics) == 1
         self._encoder = context_encoder(definition.context)
         self._choices = {name: knob.get("choices") for name, knob in definition.space.items()}
         self._shown = _shown_series(definition) + [f"gain:{name}" for name in definition.metrics]
-        series = ["at", *self._shown, *(f"gate:{i}" for i in range(len(self.experts)))]
+        series = ["at", *self._shown]
         self.trace, self.latest_steps = Trace(series), LatestSteps(series)
         self.regimes, self.visits = RegimeTimeline(self._encoder.dim), StudyVisits(definition.space)
         self.marks: list[dict[str, Any]] = []
@@ -79,8 +79,7 @@ class StudyHistory:
         values += [gains[name].level if name in gains else None for name in names]
         values += [self._param_as_number(name, params) for name in self._definition.space]
         values += [gains[name].gain if name in gains else None for name in names]
-        gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
-        row = np.array([*values, *gate], dtype=np.float64)
+        row = np.array(values, dtype=np.float64)
         self.trace.add(row)
         self.latest_steps.add(row)
         self.gain = bounded(self.gain + (gain or 0.0) * max((one.weight for one in gains.values()), default=0))
@@ -107,7 +106,6 @@ class StudyHistory:
             "path": "observed" if why is None else why.path,
             "failed": metrics is None,
             "late": late,
-            "gate": gate if gate and gate[0] is not None else None,
         }
 
     def add_mark(self, at: float, kind: str, by: str | None = None) -> None:
@@ -117,7 +115,6 @@ class StudyHistory:
     def chart_data(self, points: int, since: float | None = None) -> dict[str, Any]:
         """The answer to GET history; `since`: only steps from that moment on, in unix seconds."""
         window = self.trace.window(points) if since is None else self._window_since(since, points)
-        steps, weights = window.means([f"gate:{i}" for i in range(len(self.experts))])
         total = self.calibration[0]
         times = window.points("at")
         return {
@@ -127,7 +124,6 @@ class StudyHistory:
             "times": {"step": times["step"], "first": times["min"], "last": times["max"]},
             "gain_total": self.gain,
             "series": {name: window.points(name) for name in self._shown},
-            "gate": {"experts": list(self.experts), "step": steps, "weights": weights},
             "regimes": [
                 {"regime": label, "from": start, "to": end} for label, start, end in self.regimes.situation_segments()
             ],

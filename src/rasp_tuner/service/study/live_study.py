@@ -66,7 +66,7 @@ class LiveStudy:
     def __init__(self, id: int, definition: StudyDefinition, created: float, tuner: Tuner | None = None) -> None:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
-        self._history = StudyHistory(definition, self.tuner.experts)
+        self._history = StudyHistory(definition)
         self._steps_to_chart: list[Step] = []  # one after another they cost twice as much
         self._wire = definition.to_wire()
         self._space = Space.from_json(definition.space)
