@@ -5,7 +5,7 @@ it. A command (ask, tell, observe, freeze) returns the event to log, or None if 
 and changes nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -226,38 +226,27 @@ class LiveStudy:
         self._advance(event)
 
     def _apply_tell(self, event: Event) -> None:
-        record = self._ask_answered_by(event)
-        metrics, stopped, control = event.body["metrics"], event.body.get("stopped") is True, event.body.get("control")
-
-        def tell(id: str) -> None:
-            self.tuner.tell(id, metrics, record.ran, stopped=stopped, control=control)
-
-        why = self._learn(record, tell, metrics, stopped)
-        answered = replace(record, status="told", metrics=metrics, stopped=stopped, control=control)
+        """An answer: metrics, or that the run failed."""
+        record, body, failed = self._ask_answered_by(event), event.body, event.kind == "failed"
+        metrics, reason = (None, body["reason"]) if failed else (body["metrics"], None)
+        stopped, control = body.get("stopped") is True, body.get("control")
+        answered = replace(
+            record,
+            status="failed" if failed else "told",
+            metrics=metrics,
+            reason=reason,
+            stopped=stopped,
+            control=control,
+        )
+        why = self._learn(answered)
         late = self._close_ask(event, answered)
-        self.counts.tells += 1
-        self._chart(
-            Step(
-                event.at,
-                record.context,
-                record.learned_params,
-                metrics,
-                why,
-                {} if why is None else self.tuner.latest_step_gain(),
-                late,
-                relevance=self.tuner.relevance(),
-            )
-        )
+        self.counts.tells += not failed
+        self.counts.failures += failed
+        gains = {} if why is None or failed else self.tuner.latest_step_gain()
+        ran, relevance = record.learned_params, self.tuner.relevance()
+        self._chart(Step(event.at, record.context, ran, metrics, why, gains, late, relevance))
 
-    def _apply_failed(self, event: Event) -> None:
-        record = self._ask_answered_by(event)
-        reason = event.body["reason"]
-        why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
-        late = self._close_ask(event, replace(record, status="failed", reason=reason))
-        self.counts.failures += 1
-        self._chart(
-            Step(event.at, record.context, record.learned_params, None, why, {}, late, relevance=self.tuner.relevance())
-        )
+    _apply_failed = _apply_tell
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
@@ -531,26 +520,23 @@ class LiveStudy:
         )
         return replace(record, ran=record.what_ran(b["ran"], self._space)) if "ran" in b else record
 
-    def _learn(
-        self,
-        record: SuggestionRecord,
-        tell: Callable[[str], None],
-        metrics: Mapping[str, float] | None,
-        stopped: bool = False,
-    ) -> Why | None:
+    def _learn(self, told: SuggestionRecord) -> Why | None:
         """Learn an answer and give its reasons; None if the tuner had dropped the ask and learned an observation."""
-        if not (record.late or record.foreign):
-            id = self._tuner_id(record)
+        if not (told.late or told.foreign):
+            id = self._tuner_id(told)
             try:
-                tell(id)
+                if told.metrics is None:
+                    self.tuner.tell_failed(id, told.reason or "", told.ran)
+                else:
+                    self.tuner.tell(id, told.metrics, told.ran, stopped=told.stopped, control=told.control)
             except ExpiredSuggestion:
                 pass  # asks that diverged in a replay fill the ledger, which dropped this one
             else:
                 return self.tuner.reasons(id)  # for charts
-        if metrics is not None:
-            self.tuner.observe(record.context, record.learned_params, metrics, stopped=stopped)
+        if told.metrics is not None:
+            self.tuner.observe(told.context, told.learned_params, told.metrics, stopped=told.stopped)
         else:
-            self.tuner.observe_failed(record.context, record.learned_params)
+            self.tuner.observe_failed(told.context, told.learned_params)
         return None
 
     def _tuner_id(self, record: SuggestionRecord) -> str:
