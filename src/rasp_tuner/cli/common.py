@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.cli.extras import EXTRAS, requirement_of
@@ -80,9 +79,3 @@ def say(what: str, as_json: bool = False) -> None:
     """Print on stderr what takes time now; with --json only if somebody watches."""
     if not as_json or sys.stderr.isatty():
         echo(what, err=True)
-
-
-def progress_bar(as_json: bool = False) -> Progress:
-    """A bar on stderr with the time left; with --json only if somebody watches."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=as_json and not sys.stderr.isatty())

@@ -183,10 +183,6 @@ class StudyHistory:
             self.visits.merge(gone, kept)
         return regime
 
-    def situation_of(self, context: Any) -> int | None:
-        """The situation that a context belongs to, if it is a known one."""
-        return self.regimes.known_situation(self._encoder.encode_readonly(context)) if self._encoder.dim else None
-
     def with_visits(self, why: Explanation, context: Any, asked_at: float) -> Explanation:
         """An explanation that says, with dates, whether the situation had been seen before."""
         if context is None or not (self._encoder.dim and why.in_context):
@@ -197,7 +193,7 @@ class StudyHistory:
 
     def situation(self, context: Any) -> int | None:
         """The situation that a context belongs to; None if it is far from all that were met."""
-        return self.regimes.known_situation(self._encoder.encode_readonly(context))
+        return self.regimes.known_situation(self._encoder.encode_readonly(context)) if self._encoder.dim else None
 
     def _joint(self, gains: Mapping[str, StepGain]) -> float | None:
         """One number for all metrics: the gain itself of one; of several the weighted mean of their shares."""

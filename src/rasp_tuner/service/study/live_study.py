@@ -414,7 +414,7 @@ class LiveStudy:
         """The contexts of each situation in words, of the latest suggestions."""
         met: dict[int, list[Mapping[str, Any]]] = {}
         for record in self.recent.values():
-            if isinstance(record.context, Mapping) and (label := self.history.situation_of(record.context)) is not None:
+            if isinstance(record.context, Mapping) and (label := self.history.situation(record.context)) is not None:
                 met.setdefault(label, []).append(record.context)
         everywhere = [context for own in met.values() for context in own]
         names = list(everywhere[0]) if everywhere else []
