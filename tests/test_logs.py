@@ -89,19 +89,6 @@ def test_what_is_missing_or_illegal_is_refused_or_dropped(bad, said, reason):
     assert reason in str(report)
 
 
-def test_medians_stand_for_contexts_and_for_nothing_else():
-    gap = {**RECORDS[3], "context": {"q": None, "k": 2.5}}
-    bad = {**RECORDS[4], "metrics": {"ms": None, "tps": 1.0}}
-    rest = RECORDS[5:]
-    tuner, report = Tuner.from_log([gap, bad, *rest], missing="median", **TASK)
-    middle = float(np.median([one["context"]["q"] for one in rest]))
-    expected = Tuner.from_log([{**gap, "context": {"q": middle, "k": 2.5}}, *rest], **TASK)[0]
-    assert tuner.to_bytes() == expected.to_bytes()
-    assert (report.used, report.dropped, report.imputed) == (len(rest) + 1, 1, 1)
-    with pytest.raises(InvalidValue, match=r"context\['q'\] is missing in every record"):
-        Tuner.from_log([gap, gap], missing="median", **TASK)
-
-
 def test_misuse_says_what_to_do(tmp_path):
     with pytest.raises(InvalidValue, match="missing must be one of"):
         Tuner.from_log(RECORDS, missing="mean", **TASK)

@@ -151,8 +151,7 @@ def test_the_demo_brings_no_heavy_package():
 def test_missing_packages_are_mapped_to_the_extras_that_bring_them():
     names = {
         "sklearn": "scikit-learn", "prometheus_client": "prometheus-client",
-        "mlflow": "mlflow-skinny", "kernel_tuner": "kernel-tuner",
-        "openfeature": "openfeature-sdk",
+        "kernel_tuner": "kernel-tuner",
     }  # fmt: skip
     indirect = {"gpytorch": "botorch", "torch": "botorch"}  # brought by
     for module, requirement in (*EXTRAS.items(), *LAB_EXTRAS.items()):

@@ -61,13 +61,13 @@ def feed(client: httpx.Client) -> None:
 
 
 def photograph(url: str, folder: Path) -> None:
-    """Write the head of the page and its situations in light, and what is inside the tuner in dark, beside a phone."""
+    """Write the head of the page and its situations in light, and its end in dark, beside a phone."""
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
         for name, scheme, size, anchor in [
             ("dashboard", "light", (1280, 1180), "h1"),
-            ("inside", "dark", (1280, 1080), "#about-inside-the-tuner"),
+            ("end", "dark", (1280, 1080), "#about-forecasts"),
             ("phone", "dark", (390, 1080), "h1"),
         ]:
             page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
@@ -87,14 +87,14 @@ def photograph(url: str, folder: Path) -> None:
 
 def join(folder: Path) -> None:
     """One picture of the dark ones side by side, both with few enough colours to be small."""
-    inside, phone = Image.open(folder / "inside.png"), Image.open(folder / "phone.png")
-    both = Image.new("RGB", (inside.width + phone.width + 20, inside.height), "#2b3440")
-    both.paste(inside, (0, 0))
-    both.paste(phone, (inside.width + 20, 0))
+    end, phone = Image.open(folder / "end.png"), Image.open(folder / "phone.png")
+    both = Image.new("RGB", (end.width + phone.width + 20, end.height), "#2b3440")
+    both.paste(end, (0, 0))
+    both.paste(phone, (end.width + 20, 0))
     light = [(Image.open(folder / f"{name}.png").convert("RGB"), name) for name in ("dashboard", "situations")]
     for picture, name in [(both, "dashboard-dark"), *light]:
         picture.quantize(200, dither=Image.Dither.NONE).save(folder / f"{name}.png", optimize=True)
-    (folder / "inside.png").unlink()
+    (folder / "end.png").unlink()
     (folder / "phone.png").unlink()
 
 

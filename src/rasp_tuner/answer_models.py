@@ -1,14 +1,13 @@
-"""Answers that several interfaces give: the HTTP service documents them, and the MCP tools give them.
+"""Answers of the library as the HTTP service documents them; the MCP tools give the same fields.
 
 Each is the JSON of a class of the library with the same fields. It takes pydantic, so only those interfaces load it.
 """
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
 
 Number = FiniteFloat
-Estimate = Annotated[float, AfterValidator(lambda x: float(f"{x:.6g}"))]  # an agent pays for every digit it reads
 Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 ContextValue = FiniteFloat | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
 # A list stops at its first wrong entry: to collect the errors of a hundred thousand takes seconds.
@@ -31,9 +30,9 @@ class Gain(LazyModel):
     """
 
     kind: Literal["share", "difference"] = Field(description="Of the default's level (0.1 is 10% better), or in units.")
-    value: Estimate
-    low: Estimate | None = None
-    high: Estimate | None = None
+    value: float
+    low: float | None = None
+    high: float | None = None
     maximised: bool
     words: str
 
@@ -57,37 +56,37 @@ class VersusDefault(LazyModel):
 class Budget(LazyModel):
     """What suggestions have cost and gained against the default, in steps of the default's loss."""
 
-    share: Estimate = Field(description="Of the default's loss that may be spent at every step: the study's budget.")
+    share: float = Field(description="Of the default's loss that may be spent at every step: the study's budget.")
     steps: int = Field(description="Answered suggestions that were counted; the very first are free.")
-    spent: Estimate
-    earned: Estimate
-    left: Estimate = Field(description="What may still be spent, in the worst case that is likely (95%).")
-    allowed: Estimate | None = Field(None, description="In all so far; null where nothing is measured.")
-    measured: Estimate | None = Field(None, description="The bill as runs of the default show it.")
-    error: Estimate | None = Field(None, description="Deviation of `measured`.")
+    spent: float
+    earned: float
+    left: float = Field(description="What may still be spent, in the worst case that is likely (95%).")
+    allowed: float | None = Field(None, description="In all so far; null where nothing is measured.")
+    measured: float | None = Field(None, description="The bill as runs of the default show it.")
+    error: float | None = Field(None, description="Deviation of `measured`.")
 
 
 class Margin(LazyModel):
     """How far some settings keep a metric from its limit, in the metric's own units."""
 
-    expected: Estimate
-    bound: Estimate = Field(description="Nine runs of ten keep it.")
-    limit: Estimate
-    kept: Estimate = Field(description="Probability that a run keeps the limit.")
+    expected: float
+    bound: float = Field(description="Nine runs of ten keep it.")
+    limit: float
+    kept: float = Field(description="Probability that a run keeps the limit.")
 
 
 class Expected(LazyModel):
     """The mean of a metric in its own unit, and the interval of that mean (90%); single runs scatter more."""
 
-    mean: Estimate
-    low: Estimate
-    high: Estimate
+    mean: float
+    low: float
+    high: float
 
 
 class Forecast(LazyModel):
     params: Params
     metrics: dict[str, Expected] = Field(description="Empty while too little is known.")
-    better: Estimate | None = Field(description="Probability of beating the default here; null for the default itself.")
+    better: float | None = Field(description="Probability of beating the default here; null for the default itself.")
     margins: dict[str, Margin] = Field(description="Of every metric with a limit.")
 
 

@@ -1,7 +1,6 @@
 """Flags of OpenFeature on studies: what a key, an evaluation context and a tracked event mean.
 
-The service (OFREP) and the provider in process (integrations/openfeature.py) share this, so that they answer alike. The
-key of a flag is a name, whose value is all knobs, or `name.knob`. A tracked event is called after the name, or
+The key of a flag is a name, whose value is all knobs, or `name.knob`. A tracked event is called after the name, or
 `name.metric`.
 """
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import functools
+import os
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
@@ -48,7 +49,10 @@ class HttpClient:
         try:
             connection = await asyncio.wait_for(self._connected(server), self._connect_s)
         except (OSError, TimeoutError) as error:
-            raise NotSent(str(error) or type(error).__name__) from error
+            said = str(error) or type(error).__name__
+            if isinstance(error, ConnectionError) and error.errno:
+                said = os.strerror(error.errno)
+            raise NotSent(said) from error
         self._open.add(connection)
         return connection
 
@@ -221,7 +225,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._error, self._keeps = error, False
+            self._error, self._keeps = ConnectionError(f"it does not speak HTTP: {error}"), False
             self.close()
         self._pause(self._buffered > MAX_BUFFERED_BYTES)
         self._wake()

@@ -1,12 +1,10 @@
-"""Past records -> samples to learn from: read, checked, completed by a stated rule, and put in an order of their own.
+"""Past records -> samples to learn from: read, checked, and put in an order of their own.
 
 A value is missing if it is absent, None, NaN, or in a CSV file empty or one of `BLANKS`. Contexts of a kind that may be
-missing (contexts.py) are learned like that. What `missing` makes of all others:
+missing (contexts.py) are learned like that; `Number(missing=4.0)` is one. What `missing` makes of all others:
 
 refuse   an error that names the record and the field
 drop     the record is left out
-median   a missing context value becomes the median of its column; a record that lacks a parameter, a metric or its
-         time is left out, for nothing true can be put in its place
 
 The value of a knob that does not exist in its record, because of the record's other values, is not looked at.
 
@@ -36,8 +34,8 @@ from rasp_tuner.errors import InvalidValue
 from rasp_tuner.files.csv_file import read_csv
 from rasp_tuner.space import Auto, Categorical, Float, Knob, Space
 
-Missing = Literal["refuse", "drop", "median"]
-RULES = ("refuse", "drop", "median")
+Missing = Literal["refuse", "drop"]
+RULES = ("refuse", "drop")
 
 Source = str | os.PathLike[str] | Mapping[str, Sequence[Any]] | Iterable[Mapping[str, Any]]
 
@@ -48,19 +46,17 @@ class LogReport:
 
     used: int
     dropped: int
-    imputed: int  # context values that a median stands for
     order: str
     why: Mapping[str, int] = field(default_factory=dict)  # reason -> records dropped for it
 
     def __str__(self) -> str:
         reasons = "".join(f"; {count} dropped: {reason}" for reason, count in self.why.items())
-        filled = f"; {self.imputed} context values filled with medians" if self.imputed else ""
-        return f"{self.used} records learned in the order of {self.order}{filled}{reasons}"
+        return f"{self.used} records learned in the order of {self.order}{reasons}"
 
 
 @dataclass(slots=True)
 class LogRecord:
-    """One record, checked; `context` may have gaps (NaN) until they are filled."""
+    """One record, checked."""
 
     at: float  # zero where no time is given
     context: Array
@@ -92,16 +88,15 @@ def samples(
     why: Counter[str] = Counter()
     for i, record in enumerate(_records(source, space, encoder, metrics, time)):
         try:
-            found.append(_sample(record, space, encoder, metrics, time, gaps=missing == "median"))
+            found.append(_sample(record, space, encoder, metrics, time))
         except _Lacks as lack:
             if missing == "refuse":
                 hint = f"; missing={RULES[1]!r} would leave such records out"
                 raise InvalidValue(f"record {i}: {lack}{hint}") from None
             why[lack.reason] += 1
-    imputed = _fill(found, encoder)
     found.sort(key=LogRecord.place)
     order = "their fingerprints" if time is None else f"the field {time!r}"
-    return found, LogReport(len(found), sum(why.values()), imputed, order, dict(why))
+    return found, LogReport(len(found), sum(why.values()), order, dict(why))
 
 
 def _records(
@@ -171,13 +166,12 @@ def _sample(
     encoder: ContextEncoder,
     metrics: Sequence[str],
     time: str | None,
-    gaps: bool,
 ) -> LogRecord:
     if not isinstance(record, Mapping):
         raise InvalidValue(f"each record must be a mapping with context, params and metrics, got {show(record)}")
     names = encoder.names or range(encoder.dim)
     choice_none = [name for name, knob in space.knobs.items() if _takes_none(knob)]
-    lack = None if gaps else "the context is missing"
+    lack = "the context is missing"
     context = _values("context", record.get("context"), names, lack, may_lack=encoder.optional)
     given = record.get("params")
     names_in = space.names_in(given) if isinstance(given, Mapping) else list(space.knobs)
@@ -187,13 +181,11 @@ def _sample(
     told = _values("metrics", record.get("metrics"), metrics, "a metric is missing")
     try:
         point = space.to_unit(params)
-        empty = [value is None and name not in encoder.optional for name, value in context.items()]
-        seen = encoder.encode([0.0 if gap else context[name] for name, gap in zip(context, empty, strict=True)] or None)
+        seen = encoder.encode(list(context.values()) or None)
         results = {name: number(f"metrics[{name!r}]", value) + 0.0 for name, value in told.items()}
     except InvalidValue as reason:
         raise _Lacks(str(reason), "an illegal value") from None
     seen += 0.0  # no -0.0: equal values, equal fingerprints
-    seen[[i for feature, gap in zip(encoder.features, empty, strict=True) if gap for i in feature]] = np.nan
     return LogRecord(0.0 if time is None else _moment(time, record.get(time)), seen, point, params, results)
 
 
@@ -201,11 +193,11 @@ def _values(
     field: str,
     given: Any,
     names: Iterable[Any],
-    lack: str | None,
+    lack: str,
     may_be_none: Sequence[str] = (),
     may_lack: Collection[str] = (),
 ) -> dict[Any, Any]:
-    """The values under exactly these names, or by position; None where one is missing and `lack` does not mind."""
+    """The values under exactly these names, or by position; None where one may be missing, and is."""
     wanted = list(names)
     if isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes)) and len(given) == len(wanted):
         given = dict(zip(wanted, given, strict=True))
@@ -219,7 +211,7 @@ def _values(
     values = {name: _there(given.get(name)) for name in wanted}
     legal = {*may_lack, *(name for name in may_be_none if name in given)}
     lacking = [name for name, value in values.items() if value is None and name not in legal]
-    if lacking and lack is not None:
+    if lacking:
         raise _Lacks(f"{field}[{lacking[0]!r}] is missing", lack)
     return values
 
@@ -252,23 +244,3 @@ def _moment(field: str, value: Any) -> float:
         return number(field, value)
     except InvalidValue as reason:
         raise _Lacks(str(reason), "an illegal value") from None
-
-
-def _fill(found: list[LogRecord], encoder: ContextEncoder) -> int:
-    """Put medians into the gaps of contexts; how many gaps there were."""
-    if not found or not encoder.dim:
-        return 0
-    table = np.array([sample.context for sample in found])
-    gaps = np.isnan(table)
-    if not gaps.any():
-        return 0
-    empty = gaps.all(axis=0)
-    if empty.any():
-        place = int(empty.argmax())
-        feature = next(i for i, own in enumerate(encoder.features) if place in own)
-        column = feature if encoder.names is None else encoder.names[feature]
-        raise InvalidValue(f"context[{column!r}] is missing in every record: there is no median to put in its place")
-    table = np.where(gaps, np.nanmedian(table, axis=0), table)
-    for sample, context in zip(found, table, strict=True):
-        sample.context = context
-    return int(gaps.sum())

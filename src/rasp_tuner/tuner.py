@@ -130,7 +130,7 @@ class Tuner(TunerView):
         """A tuner that has learned from past records, and a report; the order of the records does not matter.
 
         records   mappings with context, params and metrics; or a CSV file, or columns by name
-        missing   "refuse", "drop" or "median": logs.py states each rule
+        missing   "refuse" or "drop": logs.py states each rule
         time      the field to learn them in the order of; without it they are shuffled, always the same way
         settings  as of `Tuner`: default, preset, seed, ...
         """

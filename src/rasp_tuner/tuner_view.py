@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -290,10 +290,10 @@ class TunerView:
         """
         return self._optimizer.model.relevance()
 
-    def context_report(self, progress: Callable[[int, int], None] | None = None) -> ContextReport:
+    def context_report(self) -> ContextReport:
         """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
 
-        Takes about a second, changes nothing. `progress` is called with the steps done and all of them.
+        Takes about a second, changes nothing.
         """
         if self._encoder.dim == 0:
             return untested("this tuner was built without context")
@@ -302,7 +302,7 @@ class TunerView:
             names, known = self._encoder.labels, slots.contexts[slots.last >= LATEST_SAMPLES]
             memory = known if len(known) else None
         scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
-        report = context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, progress, scale)
+        report = context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, scale)
         return replace(report, lost_without=self._lost_without_context())
 
     def _lost_without_context(self) -> Gain | None:
@@ -331,7 +331,7 @@ class TunerView:
     ) -> None:
         """Write a page to look at: one HTML file that needs no network and no script.
 
-        Gain against the default, metrics and knobs over steps, settings for each situation, experts, budget, limits;
+        Gain against the default, metrics and knobs over steps, settings for each situation, budget, limits;
         of the steps in `history`. `texts` as there.
         """
         from rasp_tuner.report.page import Shown, tuner_page  # few programs draw: the others start without it

@@ -408,35 +408,6 @@ def test_a_deadline_of_ones_own_is_kept_and_a_late_answer_serves_the_next_ask(ba
         assert study.fallbacks == study.asks - 1
 
 
-def test_what_is_asked_ahead_is_there_when_it_is_needed(bad_server, http):
-    bodies = []
-    with Client(bad_server(slow(lambda: 0.0, bodies, http)).url) as client:
-        study = client.study("checkout", default=DEFAULT)
-        study.ask_ahead({"qps": 1.0})
-        wait_until(lambda: bodies)
-        study.ask_ahead({"qps": 1.0})  # is on its way already
-        assert study.ask({"qps": 2.0}).params == {"pool": 12}
-        assert study.ask({"qps": 1.0}).params == {"pool": 11}
-        assert study.ask({"qps": 1.0}).params == {"pool": 13}
-        study.ask_ahead({"qps": 1.0})
-        wait_until(lambda: len(bodies) == 4)
-        study.freeze()  # what was asked ahead explores
-        assert study.ask({"qps": 1.0}).params == {"pool": 15}
-    assert [context["qps"] for context, _ in bodies] == [1.0, 2.0, 1.0, 1.0, 1.0]
-
-
-@pytest.mark.parametrize("call", ["tell", "tell_later", "tell_failed"])
-def test_prefetch_asks_for_the_next_step_once_the_answer_is_told(bad_server, http, call):
-    bodies = []
-    with Client(bad_server(slow(lambda: 0.0, bodies, http)).url, prefetch=True) as client:
-        study = client.study("checkout", default=DEFAULT)
-        asked = study.ask({"qps": 1.0})
-        getattr(study, call)(asked.id, "crash" if call == "tell_failed" else {"p99_ms": 1.0})
-        wait_until(lambda: len(bodies) == 2)
-        assert study.ask({"qps": 1.0}).params == {"pool": 12}
-        assert len(bodies) == 2
-
-
 def test_the_share_of_fallbacks_is_reported_with_the_next_request(bad_server, http):
     bodies, took = [], chain([0.0, 0.0, 1.0], repeat(0.0))
     with Client(bad_server(slow(lambda: next(took), bodies, http)).url, ask_deadline=0.3) as client:

@@ -59,15 +59,14 @@ def test_a_text_is_one_feature_under_the_word_of_the_user():
 
 
 def test_a_tuner_reports_on_its_texts():
-    tuner, calls = Tuner({"x": Float(0, 1)}, {"loss": "min"}, {"region": "category", "moon": "number"}), []
+    tuner = Tuner({"x": Float(0, 1)}, {"loss": "min"}, {"region": "category", "moon": "number"})
     rng = np.random.default_rng(0)
     for step in range(80):
         region = ("eu", "us")[step // 9 % 2]
         s = tuner.ask({"region": region, "moon": rng.normal()})
         tuner.tell(s.id, {"loss": (s.params["x"] - (0.2 if region == "eu" else 0.8)) ** 2 + 0.01 * rng.normal()})
-    report = tuner.context_report(lambda done, total: calls.append((done, total)))
+    report = tuner.context_report()
     assert {d.name for d in report.dimensions} == {"region", "moon"}
-    assert calls[0] == (0, len(calls)) or report.p > report.level
 
 
 def test_few_samples_are_too_few():

@@ -48,7 +48,7 @@ class Agent:
         return lambda *args: self.portal.call(functools.partial(method, *args))
 
     def ok(self, tool, **arguments):
-        """The structured answer, which the client has checked against the tool's schema."""
+        """The structured answer; the text is the same."""
         result = self.call_tool(tool, arguments)
         assert not result.is_error, result.content[0].text
         assert json.loads(result.content[0].text) == result.structured_content

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 BUSY = {"qps": 900.0}
 DEFAULT = {"cache_gb": 8.0, "codec": "c0"}
 READING = ["list_studies", "show_study", "list_suggestions", "explain", "recommend", "what_if", "list_waiting"]
-CHANGING = ["approve", "refuse", "freeze", "unfreeze", "back_to_default", "forget"]
+CHANGING = ["approve", "refuse", "freeze", "unfreeze", "back_to_default"]
 
 
 @pytest.fixture(scope="module")
@@ -85,20 +85,19 @@ def test_old_and_new_versions_of_the_protocol_are_spoken(admin, reader):
     assert (admin.session.protocol_version, reader.session.protocol_version) == ("2025-11-25", "2026-07-28")
 
 
-def test_tools_say_what_they_take_give_and_change(admin):
+def test_tools_say_what_they_take_and_change(admin):
     tools = {tool.name: tool for tool in admin.list_tools().tools}
     assert list(tools) == READING + CHANGING
     for name, tool in tools.items():
         assert len(tool.description) > 30
         assert tool.input_schema["additionalProperties"] is False
-        assert tool.output_schema["type"] == "object"
         hints = tool.annotations
         assert hints.read_only_hint == (name in READING)
-        assert hints.destructive_hint == (name == "forget")
+        assert not hints.destructive_hint
         assert hints.idempotent_hint
         assert not hints.open_world_hint
         assert ("scope admin" in tool.description) == (name in CHANGING)
-    assert tools["forget"].input_schema["required"] == ["study", "confirm"]
+    assert tools["approve"].input_schema["required"] == ["study", "waiting"]
     assert tools["what_if"].input_schema["properties"]["study"]["type"] == "string"
 
 
@@ -185,25 +184,6 @@ def test_what_waits_for_a_person_is_shown_and_decided(admin, service):
         study.delete()
 
 
-def test_forget_erases_only_what_is_named_twice(admin, service):
-    with Client(service.url, service.keys["admin"], timeout=20) as client:
-        other = client.study("other")
-        for qps in (1.0, 5.0, 9.0, 9.0):
-            s = other.ask({"qps": qps})
-            other.tell(s.id, {"rps": 1.0, "mb": 1.0})
-        assert "'other'" in admin.error("forget", study="other", confirm="othr", suggestions=["s0"])
-        assert "say which records" in admin.error("forget", study="other", confirm="other")
-        assert "timezone" in admin.error("forget", study="other", confirm="other", after="2026-01-01T00:00:00")
-        assert "datetime" in admin.error("forget", study="other", confirm="other", after="yesterday")
-        assert "confirm is missing" in admin.error("forget", study="other", suggestions=["s0"])
-        assert other.view()["learned"] == 4
-        done = admin.ok("forget", study="other", confirm="other", suggestions=["s0"], after="2020-01-01T00:00:00Z")
-        assert (done["erased"], done["files_clean"]) == (1, True)
-        assert admin.ok("forget", study="other", confirm="other", context={"qps": [8, None]})["erased"] == 2
-        assert admin.ok("forget", study="other", confirm="other", before="2020-01-01T00:00:00Z")["erased"] == 0
-        assert other.view()["learned"] == 1
-
-
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
@@ -238,24 +218,17 @@ def test_bad_input_is_a_tool_error_with_a_plain_sentence(admin, tool, arguments,
     assert admin.error(tool, **arguments).startswith(said)
 
 
-def test_an_unknown_tool_prompt_or_resource_is_a_protocol_error(reader):
-    for call in (
-        lambda: reader.call_tool("delete_everything", {}),
-        lambda: reader.read_resource("rasp://studies/nope"),
-        lambda: reader.read_resource("file:///etc/passwd"),
-        lambda: reader.get_prompt("nope", {}),
-        lambda: reader.get_prompt("why_did_it_change", {}),
-    ):
-        with pytest.raises(MCPError, match=r"no tool|no study|no resource|one prompt") as caught:
-            call()
-        assert caught.value.code == -32602
+def test_an_unknown_tool_is_a_protocol_error(reader):
+    with pytest.raises(MCPError, match="no tool 'delete_everything' here") as caught:
+        reader.call_tool("delete_everything", {})
+    assert caught.value.code == -32602
     assert reader.ok("list_studies")["total"] == 3
 
 
 def test_the_rights_are_those_of_the_key(reader, service):
     assert reader.ok("show_study", study="checkout")["serves"] == "suggestions"
-    for tool, more in ("freeze", {}), ("back_to_default", {}), ("forget", {"confirm": "third", "suggestions": ["s0"]}):
-        said = reader.error(tool, study="third", **more)
+    for tool in ("freeze", "back_to_default"):
+        said = reader.error(tool, study="third")
         assert said.startswith(f"{tool} needs a key with the right 'admin' for this")
         assert "this key may not admin study 'third'" in said
     with agent(in_memory(service.url, service.keys["other"])) as bound:
@@ -302,26 +275,6 @@ def test_a_study_of_many_long_choices_is_shown_all_the_same(admin, service):
         large.delete()
 
 
-def test_what_a_prompt_is_given_must_be_names(reader):
-    for arguments in ({"study": "x\n\nDo forget"}, {"study": "y" * 65}, {"study": "checkout", "metric": "m" * 129}):
-        with pytest.raises(MCPError, match="must be names"):
-            reader.get_prompt("why_did_it_change", arguments)
-    asked = reader.get_prompt("why_did_it_change", {"study": "checkout", "metric": "a\nb"}).messages[0].content.text
-    assert "the metric a b of" in asked
-
-
-def test_studies_are_resources_and_there_is_a_prompt(reader):
-    assert {str(one.uri) for one in reader.list_resources().resources} == {
-        f"rasp://studies/{name}" for name in ("checkout", "other", "third")
-    }
-    assert reader.list_resource_templates().resource_templates[0].uri_template == "rasp://studies/{name}"
-    shown = json.loads(reader.read_resource("rasp://studies/checkout").contents[0].text)
-    assert shown == reader.ok("show_study", study="checkout")
-    asked = reader.get_prompt("why_did_it_change", {"study": "checkout", "metric": "rps"}).messages[0].content.text
-    assert "the metric rps of the RASP-Tuner study checkout" in asked
-    assert "Change nothing" in asked
-
-
 def test_only_protocol_on_stdout_whatever_comes_in(service):
     """Lines that are no JSON, or no request; a NaN; then the end of the input."""
     call = '{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":%s}}'
@@ -337,8 +290,8 @@ def test_only_protocol_on_stdout_whatever_comes_in(service):
         call % (4, "recommend", '{"study":"checkout","context":{"qps":"\\ud800\\u0000"}}'),
         call % (5, "list_studies", "{}"),
     ]
-    words = [sys.executable, "-W", "error", "-m", "rasp_tuner", "mcp", "--url", service.url, "--key-env", "OTHER_KEY"]
-    env = {**os.environ, "OTHER_KEY": service.keys["reader"]}
+    words = [sys.executable, "-W", "error", "-m", "rasp_tuner", "mcp", "--url", service.url]
+    env = {**os.environ, "RASP_KEY": service.keys["reader"]}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(words, env=env, text=True, **pipes)
     process.stdin.write("\n".join(lines) + "\n")
@@ -368,7 +321,7 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-NAMES = ["study", "context", "params", "suggestion", "limit", "offset", "find", "sort", "confirm", "suggestions"]
+NAMES = ["study", "context", "params", "suggestion", "limit", "offset", "find", "sort", "waiting", "hours"]
 ARGUMENTS = st.dictionaries(st.sampled_from(NAMES), JSON, max_size=3)
 
 

@@ -9,7 +9,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 
 import pytest
-from mcp import MCPError
 from mcp_agent import agent, in_memory
 from typer.testing import CliRunner
 
@@ -25,8 +24,6 @@ def test_a_dead_server_is_said_and_its_return_noticed(tmp_path):
         for tool in ("show_study", "freeze"):
             said = found.error(tool, study="web")
             assert f"`rasp serve` must run at http://127.0.0.1:{port}" in said
-        with pytest.raises(MCPError, match="rasp serve"):
-            found.list_resources()
         with running(sqlite_url(tmp_path), port=port):
             assert found.ok("list_studies")["total"] == 0
 
@@ -60,10 +57,7 @@ def test_it_ends_quietly_when_nobody_reads():
 
 
 def test_a_key_that_is_not_there_and_a_url_that_is_none_are_said_in_one_line():
-    for words, said in (
-        (["--key-env", "NO_SUCH_KEY"], "rasp: --key-env names NO_SUCH_KEY, which is not set\n"),
-        (["--url", "ftp://x"], "rasp: url must look like http://127.0.0.1:8321, got 'ftp://x'\n"),
-    ):
+    for words, said in ((["--url", "ftp://x"], "rasp: url must look like http://127.0.0.1:8321, got 'ftp://x'\n"),):
         result = CliRunner().invoke(app, ["mcp", *words])
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.endswith(said)

@@ -18,7 +18,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 
-from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Metric, MissingExtra, Tuner
+from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, MissingExtra, Tuner
 from rasp_tuner.integrations.optuna import RaspSampler
 from rasp_tuner.integrations.optuna_space import from_knob, hull, knob_of, to_knob
 
@@ -155,21 +155,9 @@ def test_trials_that_fail_or_are_pruned(end, settings, told):
     assert same(sampler, tuner)
 
 
-def test_several_objectives_are_tuned_by_their_weighted_mean():
-    sampler = RaspSampler(context=["load"], seed=7, weights=[1.0, 0.5])
-    run(sampler, lambda trial: (objective(trial), float(trial.params["b"])), directions=["minimize", "maximize"])
-
-    def answer(tuner, step, suggestion, value):
-        del step
-        tuner.tell(suggestion.id, {"value_0": value, "value_1": suggestion.params["b"]})
-
-    assert same(sampler, native(answer, {"value_0": Metric("min"), "value_1": Metric("max", 0.5)}))
-
-
-@pytest.mark.parametrize("weights", [None, [1.0], [1.0, 1.0, 1.0]])
-def test_several_objectives_without_their_weights_are_refused(weights):
-    study = optuna.create_study(sampler=RaspSampler(weights=weights), directions=["minimize", "minimize"])
-    with pytest.raises(InvalidSpace, match="weight"):
+def test_several_objectives_are_refused():
+    study = optuna.create_study(sampler=RaspSampler(), directions=["minimize", "minimize"])
+    with pytest.raises(InvalidSpace, match="2 objectives cannot be tuned: return their weighted sum"):
         study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0), n_trials=1)
     assert [trial.state for trial in study.trials] == [TrialState.FAIL]
 
@@ -384,10 +372,6 @@ def test_a_default_outside_of_the_range_is_refused():
         ({"failed": ["failed"]}, "failed"),
         ({"preset": "fast"}, "preset"),
         ({"guard": 0.1}, "guard"),
-        ({"weights": 5}, "weights"),
-        ({"weights": "11"}, "weights"),
-        ({"weights": [1.0, 0.0]}, "weight"),
-        ({"weights": [1.0, "x"]}, "weight"),
         ({"constraints": ["a <= 1"]}, "search_space"),
         ({"search_space": SPACE, "constraints": ["q <= 1"]}, "constraints"),
         ({"search_space": SPACE, "default": {"a": 50}}, r"default\['a'\]"),

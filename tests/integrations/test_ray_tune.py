@@ -119,19 +119,8 @@ def test_a_trial_nobody_knows_here_is_learned_from_its_config(caplog):
     assert search.tuner.learned == 1
 
 
-def test_runs_from_elsewhere_and_points_to_evaluate():
-    search = searcher(points_to_evaluate=[{"opt": {"a": 2.5}}, {"c": "v", "opt": {"b": 8}}])
-    search.add_evaluated_point({"opt": {"a": 2.0, "b": 4}, "c": "v", "context": {"load": 1.0}}, 0.5)
-    configs = [step(search, f"t{i}", 1.0) for i in range(2)]
-    assert configs[0]["opt"]["a"] == 2.5
-    assert (configs[1]["c"], configs[1]["opt"]["b"]) == ("v", 8)
-    assert [row["params"]["opt/a"] for row in search.tuner.history()][:2] == [2.0, 2.5]
-    with pytest.raises(InvalidValue, match="parameter 'c': value must be one of"):
-        search.add_evaluated_point({"opt": {"a": 2.0, "b": 4}, "c": "z", "context": {"load": 1.0}}, 0.5)
-
-
 def test_a_search_that_is_restored_goes_on_as_if_it_had_never_stopped(tmp_path):
-    whole, first = (searcher(points_to_evaluate=[{"opt": {"a": 1.11}}] * 3) for _ in range(2))
+    whole, first = searcher(), searcher()
     for i, load in enumerate(LOADS[:2]):
         assert step(whole, f"t{i}", load) == step(first, f"t{i}", load)
     running = whole.suggest("running")
@@ -139,9 +128,7 @@ def test_a_search_that_is_restored_goes_on_as_if_it_had_never_stopped(tmp_path):
     first.save(tmp_path / "search.pkl")
     assert (tmp_path / "search.pkl").read_bytes().startswith(b"RASPTUNE")  # nothing is pickled
     assert Tuner.load(tmp_path / "search.pkl").learned == 2
-    again = RaspSearch(
-        context=["load"], seed=7, points_to_evaluate=[{"opt": {"a": 1.11}}] * 3
-    )  # as Ray does, without a space
+    again = RaspSearch(context=["load"], seed=7)  # as Ray does, without a space
     again.restore(tmp_path / "search.pkl")
     for search in (whole, again):
         search.on_trial_complete("running", {"loss": loss(running)})
@@ -237,12 +224,6 @@ def test_constants_of_a_space_that_is_given_to_the_search_reach_the_trial():
     assert (config["epochs"], config["opt"]["name"], config["context"]) == (3, "adam", {"load": 1.0})
 
 
-@pytest.mark.parametrize("value", [5, "a", None])
-def test_points_that_no_trial_can_have_are_refused_before_anything_runs(value):
-    with pytest.raises(InvalidValue, match="points_to_evaluate: parameter 'x': value must"):
-        searcher({"x": tune.uniform(0, 1)}, points_to_evaluate=[{"x": value}])
-
-
 def test_several_metrics_with_weights_and_limits():
     search = RaspSearch(SPACE, metrics={"loss": Metric("min"), "eval/cost": Metric("min", max=5)}, seed=7)
     assert search.metric == ["loss", "eval/cost"]
@@ -275,7 +256,6 @@ def test_knobs_of_this_library_may_stand_in_the_space():
         ({"context": "load"}, "context"),
         ({"failed": "retry"}, "failed"),
         ({"default": 5}, "default"),
-        ({"points_to_evaluate": {"x": 1}}, "points_to_evaluate"),
         ({"preset": "fast"}, "preset"),
         ({"shield": object()}, "shield"),
     ],

@@ -59,9 +59,7 @@ def empty_postgres(postgres):
     """The address of an empty database of PostgreSQL."""
     engine = sa.create_engine(sa.make_url(postgres).set(drivername="postgresql+psycopg"))
     with engine.begin() as connection:
-        for schema in sa.inspect(connection).get_schema_names():
-            if schema.startswith("rasp_backup") or schema == "public":
-                connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
         connection.exec_driver_sql("CREATE SCHEMA public")
     engine.dispose()
     return postgres

@@ -91,7 +91,7 @@ def whole(live):
 
 
 @contextlib.contextmanager
-def running(url, *, limits=None, exclusive=False, several=False, port=0, **settings):
+def running(url, *, limits=None, several=False, port=0, **settings):
     """A client of an application on this database, over a real socket; it can be started again afterwards.
 
     several   it is one of several servers, which must know its address
@@ -101,7 +101,7 @@ def running(url, *, limits=None, exclusive=False, several=False, port=0, **setti
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     known = {"advertise": address} if several else {}
     lease_s = settings.get("lease_s", SERVER_LEASE_S)
-    app = create_app(Store(url, exclusive=exclusive, lease_s=lease_s), limits=limits or Limits(), **known, **settings)
+    app = create_app(Store(url, lease_s=lease_s), limits=limits or Limits(), **known, **settings)
     config = uvicorn_config(app, log_level="critical", timeout_graceful_shutdown=2)
     keeper = app.service.keeper
     server = HttpServer(config, app.service.broadcaster, leave=keeper and keeper.leave)

@@ -4,7 +4,6 @@ import dataclasses
 
 from rasp_tuner import Float, Tuner, answer_models, types
 from rasp_tuner.gain.versus_default import Gain, VersusDefault
-from rasp_tuner.integrations import mcp_schemas
 from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.service.http import schemas
 
@@ -28,9 +27,6 @@ def test_models_have_the_fields_of_what_they_describe():
         model.model_validate(told)
 
 
-def test_both_interfaces_give_the_same_models():
+def test_the_view_of_a_study_has_them():
     assert schemas.StudyView.model_fields["versus_default"].annotation == answer_models.VersusDefault | None
-    assert mcp_schemas.StudyRowAnswer.model_fields["versus_default"].annotation == answer_models.VersusDefault | None
     assert schemas.StudyView.model_fields["budget_report"].annotation == answer_models.Budget | None
-    assert mcp_schemas.StudyDetails.model_fields["budget"].annotation == answer_models.Budget | None
-    assert issubclass(mcp_schemas.WhatIfToolAnswer, answer_models.WhatIf)

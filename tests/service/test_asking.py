@@ -178,4 +178,4 @@ def test_a_study_without_context(client):
     client.post("/v1/studies", json={**STUDY, "context": None})
     asked = client.post("/v1/studies/web/ask", json={}).json()
     assert tell(client, asked["id"]).json()["status"] == "learned"
-    assert client.get("/v1/studies/web/memory").json()["slots"]
+    assert client.get("/v1/studies/web/history").json()["steps"] == 1

@@ -85,8 +85,6 @@ def test_a_study_opens_without_errors_and_without_third_parties(tab):
         "Novelty and events",
         "pool",
         "t",
-        "Gate",
-        "Memory",
         "Calibration",
     ]
     opened.is_clean()
@@ -96,10 +94,10 @@ def test_every_chart_says_its_numbers_in_words(tab, client):
     page = tab().open("/studies/web")
     said = "all => all.map((a) => document.getElementById(a.getAttribute('aria-describedby')).textContent)"
     page.wait_for_function(  # each is drawn when its data have come
-        f"() => ({said})([...document.querySelectorAll('.canvas[role=img]')]).filter(w => /[0-9]/.test(w)).length > 8"
+        f"() => ({said})([...document.querySelectorAll('.canvas[role=img]')]).filter(w => /[0-9]/.test(w)).length > 6"
     )
     words = page.locator(".canvas[role=img]").evaluate_all(said)
-    assert len(words) == 9
+    assert len(words) == 7
     history = client.get("/v1/studies/web/history").json()
     assert f"p99_ms over {history['steps']} steps" in words[0]
     assert "2 situations" in words[2]
@@ -349,29 +347,9 @@ def test_printing_draws_every_chart_in_light_colours(tab):
     drawn = page.locator("figure.plot svg").evaluate_all(
         "all => all.map((svg) => svg.querySelectorAll('path, circle').length > 0)"
     )
-    assert drawn == [True] * 9
+    assert drawn == [True] * 7
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     expect(page.locator("#freeze")).to_be_hidden()
-
-
-@pytest.mark.parametrize("later", ["history", "memory"])
-def test_the_map_and_the_timeline_name_regimes_alike_whichever_comes_first(tab, client, later):
-    old, new = sorted({part["regime"] for part in client.get("/v1/studies/web/history").json()["regimes"]})
-    memory = client.get("/v1/studies/web/memory").json()
-    by_regime = {name: [slot for slot in memory["slots"] if slot["regime"] == name] for name in (old, new)}
-    memory["slots"] = by_regime[new][:3] + by_regime[old]  # the newest regime comes first, and is told by its size
-    opened = tab()
-
-    def delayed(route):
-        opened.page.wait_for_timeout(600)
-        route.fallback()
-
-    opened.page.route("**/memory", lambda route: route.fulfill(json=memory))
-    opened.page.route(f"**/{later}*", delayed)
-    page = opened.open("/studies/web")
-    expect(page.locator("#health")).to_have_text("Live")
-    said = page.locator("figure.plot", has_text="Memory").locator(".words").text_content()
-    assert re.findall(r"[A-Z] \d+ slots", said) == [f"A {len(by_regime[old])} slots", "B 3 slots"]
 
 
 def test_freezing_asks_first_and_reaches_the_server(tab, client):

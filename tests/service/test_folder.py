@@ -17,7 +17,7 @@ from rasp_tuner.service.data_folder_lock import (
 )
 from rasp_tuner.service.doctor import examine
 from rasp_tuner.service.server import serve
-from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.storage.store import Store, sqlite_url
 
 
 def mode(file):
@@ -35,7 +35,7 @@ def usual_umask():
 def test_what_is_made_is_for_this_user_only(tmp_path):
     data = tmp_path / "data"
     make_folder(data)
-    store = Store.in_folder(data)
+    store = Store(sqlite_url(data))
     with store.writing() as connection:
         store.add_audit_line(connection, "test", "writes", "")
         found = {file.name: mode(file) for file in data.iterdir()}
@@ -53,7 +53,7 @@ def test_what_is_there_keeps_its_rights_and_they_are_named(tmp_path, caplog):
     data.mkdir()
     (data / "rasp.db").touch()
     make_folder(data)
-    Store.in_folder(data).close()
+    Store(sqlite_url(data)).close()
     assert (mode(data), mode(data / "rasp.db")) == (0o755, 0o644)
     with caplog.at_level(logging.WARNING, "rasp_tuner.serve"):
         warn_if_open(data, data / "rasp.db")

@@ -17,7 +17,7 @@ from serving import SPACES, STUDY, NoLog, ask, definition, play, running, steps,
 from rasp_tuner import ExpiredSuggestion
 from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.service.storage.erasure import ErasureQuery, Replay
-from rasp_tuner.service.storage.store import Store, StoredStudy
+from rasp_tuner.service.storage.store import Store, StoredStudy, sqlite_url
 from rasp_tuner.service.storage.study_loader import load_study
 from rasp_tuner.service.storage.tables import events
 from rasp_tuner.service.study import study_snapshot
@@ -213,11 +213,8 @@ def forget(client, **which):
     return answer.json()
 
 
-BACKUP = "rasp.db.v1-20260101T000000.bak"
-
-
 def fill(client, folder):
-    """Put values that are to be erased into every kind of file: log, snapshots, free pages, WAL, backup."""
+    """Put values that are to be erased into every kind of file: log, snapshots, free pages, WAL."""
     client.post("/v1/studies", json=STUDY)
     client.post("/v1/studies", json={**STUDY, "name": "other"})
     steps(client, 10)
@@ -226,8 +223,7 @@ def fill(client, folder):
     steps(client, 5, study="other")
     wait_for(lambda: {trace for _, trace in hits(folder)} >= BINARY, "a snapshot")  # the log has them as text only
     copy = sqlite3.connect(folder / "rasp.db")
-    copy.execute("VACUUM INTO ?", (str(folder / BACKUP),))
-    copy.execute("PRAGMA secure_delete=OFF")  # what an older version deleted may still lie in the file
+    copy.execute("PRAGMA secure_delete=OFF")  # what another program deleted may still lie in the file
     copy.execute("CREATE TABLE old (value TEXT)")
     copy.executemany("INSERT INTO old VALUES (?)", [(f"{CANARY['context']}{'.' * 3_000}",)] * 100)
     copy.execute("DROP TABLE old")
@@ -235,7 +231,7 @@ def fill(client, folder):
     copy.close()
     before = hits(folder)
     assert {trace for _, trace in before} == set(TRACES)
-    assert {name for name, _ in before} >= {"rasp.db-wal", BACKUP}
+    assert {name for name, _ in before} >= {"rasp.db-wal"}
 
 
 def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monkeypatch):
@@ -243,12 +239,12 @@ def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monke
     with running(sqlite) as client:
         fill(client, tmp_path)
         done = forget(client, context={"qps": CANARY["context"]})
-        assert done == {"erased": 5, "scrubbed": True, "backups": [BACKUP]}
+        assert done == {"erased": 5, "scrubbed": True}
         assert hits(tmp_path) == []
         steps(client, 15)  # with new snapshots
         assert view(client)["erased"] == 5
         assert view(client, "other")["tells"] == 5
-        for path in ("suggestions?limit=200", "history", "memory", "export"):
+        for path in ("suggestions?limit=200", "history", "export"):
             assert b"424242" not in client.get(f"/v1/studies/web/{path}").content
     assert hits(tmp_path) == []
     with running(sqlite) as client:
@@ -267,7 +263,6 @@ def keep_snapshots(_, connection, study):
     [
         ("secure_delete.rewrite_database", lambda _: None, "rasp.db"),
         ("secure_delete.truncate_wal", lambda _: None, "rasp.db-wal"),
-        ("secure_delete.remove_backups", lambda _: [], BACKUP),
         ("store.Store.purge_rows", keep_snapshots, "rasp.db"),
     ],
 )
@@ -292,7 +287,7 @@ def test_over_http_on_every_database_and_after_a_restart(database):
         plant(client)
         assert forget(client, ids=["s3", "s4"], keys=["canary-key"])["erased"] == 3
         assert forget(client, context={"qps": [CANARY["context"], None]})["erased"] == 4
-        assert forget(client, context={"qps": CANARY["context"]}) == {"erased": 0, "scrubbed": True, "backups": []}
+        assert forget(client, context={"qps": CANARY["context"]}) == {"erased": 0, "scrubbed": True}
         assert forget(client, before=1.0)["erased"] == 0
         assert tell(client, "s3").status_code == 404
         assert tell(client, waiting).json()["status"] == "learned"
@@ -349,7 +344,7 @@ def test_a_study_built_from_a_log_with_erased_records_goes_on(tmp_path):
     live = LiveStudy(1, definition(), 0.0)
     work = MemoryWork(live, play(live, 80))
     work.forget(ErasureQuery(before=40.0))
-    store = Store.in_folder(tmp_path)
+    store = Store(sqlite_url(tmp_path))
     with store.writing() as connection:
         id = store.add_study(connection, "web", live.definition.to_wire(), 0.0)
         store.append(connection, [(id, event) for event in work.events])

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from rasp_tuner.cli import app
 from rasp_tuner.service.doctor import examine
-from rasp_tuner.service.storage.store import DatabaseUnusable, Store
+from rasp_tuner.service.storage.store import DatabaseUnusable, Store, sqlite_url
 
 WAL = "rasp.db-wal"
 
@@ -124,7 +124,7 @@ def test_no_server_begins_anew_where_a_database_was_lost(tmp_path):
         refused = serve_here(data)
         assert (refused.exit_code, refused.stderr.count("\n"), why in refused.stderr) == (1, 2, True), refused.stderr
         with pytest.raises(DatabaseUnusable, match=why):
-            Store.in_folder(data)
+            Store(sqlite_url(data))
         [finding] = [finding for finding in examine(data, None) if finding.name == "database"]
         assert not finding.good
         assert why in finding.said

@@ -139,7 +139,7 @@ def test_an_export_and_a_restart_keep_what_ran(database):
         steps(client, 6)
         post(client, "tell", id=ask(client)["id"], metrics=METRICS, params={"pool": 64})
         post(client, "tell_failed", id=ask(client)["id"], reason="crash", params={"pool": 1})
-        pages = ("", "/suggestions", "/history", "/memory")
+        pages = ("", "/suggestions", "/history")
         seen = [client.get(f"/v1/studies/web{path}").json() for path in pages]
         export = client.get("/v1/studies/web/export").content
         assert sum(b'"ran":' in line for line in export.splitlines()) == 2

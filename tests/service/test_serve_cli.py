@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from rasp_tuner.cli import app
 from rasp_tuner.service.server import listening_socket
-from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.storage.store import Store, sqlite_url
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what it takes to listen there is the test
 
@@ -48,7 +48,7 @@ def test_the_doctor_finds_what_is_wrong(tmp_path):
     missing = rasp("doctor", "--data", tmp_path / "none")
     assert missing.exit_code == 1
     assert "BAD  folder" in missing.stdout
-    Store.in_folder(tmp_path).close()
+    Store(sqlite_url(tmp_path)).close()
     good = rasp("doctor", "--data", tmp_path, "--json")
     findings = {finding["name"]: finding for finding in json.loads(good.stdout)["findings"]}
     assert good.exit_code == 0

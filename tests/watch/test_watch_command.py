@@ -48,10 +48,10 @@ def test_check_says_that_prometheus_is_not_there(world):
 
 def test_exit_codes(world):
     write_study(world)
-    rasp("study.toml", "--once", cwd=world.folder)
+    rasp("study.toml", "--steps", "1", cwd=world.folder)
     assert (world.folder / "rasp-watch" / "parabola" / "journal.jsonl").exists()
     world.prometheus.answers["loss"] = vector()
-    rasp("study.toml", "--once", cwd=world.folder, code=1)
+    rasp("study.toml", "--steps", "1", cwd=world.folder, code=1)
     done = rasp("study.toml", "--mode", "loud", cwd=world.folder, code=1)
     assert done.stderr == "rasp: mode must be one of shadow, canary, live, got 'loud'\n"
     done = rasp("nowhere.toml", cwd=world.folder, code=1)

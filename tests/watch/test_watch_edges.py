@@ -61,7 +61,7 @@ BAD_ANSWERS = {
         QueryFailed,
         "Prometheus refuses the query `loss`: bad_data: parse error",
     ),
-    "a slow answer": (slow, QueryFailed, "no answer from Prometheus .*timed out"),
+    "a slow answer": (slow, QueryFailed, "no answer from Prometheus .*took longer than 0.3 s"),
 }
 
 
@@ -149,7 +149,7 @@ def test_a_server_that_sends_a_byte_now_and_then(start):
         thread.start()
         giving_up = threading.Timer(10.0, ended.set)
         giving_up.start()
-        with pytest.raises(QueryFailed, match=r"it took longer than 0\.3 s to answer|timed out"):
+        with pytest.raises(QueryFailed, match=r"it took longer than 0\.3 s to answer"):
             Prometheus(f"http://127.0.0.1:{server.getsockname()[1]}", timeout_s=0.3).one("x")
         assert not ended.is_set()
         giving_up.cancel()

@@ -8,9 +8,7 @@ from watch_running import vector
 
 from rasp_tuner import Tuner
 from rasp_tuner.errors import TuningStopped
-from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.watch import build_study, watch
-from rasp_tuner.watch.shadow import forecast, shadow_gain, shadow_words
 
 
 def test_live_finds_the_best_setting_and_leaves_it_in_place(world):
@@ -44,7 +42,9 @@ def test_a_shadow_learns_from_what_others_try_and_forecasts_the_gain(world):
     study = world.study(running={"x": "x_now"}, contexts={})
     watch(study, mode="shadow", steps=20, folder=world.out)
     assert [entry["params"]["x"] for entry in world.entries()][:4] == [15, 12, 9, 7]
-    assert "going live would" in world.status()["gain"]
+    (found,) = Tuner.load(world.out / "tuner.rasp").situations()
+    assert found.changed
+    assert world.status()["gain"].endswith(f"less what exploring costs: {found}")
 
 
 def test_what_runs_is_learned_where_the_study_asks_for_it(world, caplog):
@@ -222,18 +222,6 @@ def test_the_status_says_where_it_stands(world):
     assert found["gain"].startswith("against the default: ")
     assert found["latest"]["metrics"]["loss"] > 0
     assert found["problem"] is None
-
-
-def test_a_forecast_is_clear_only_beyond_its_interval():
-    runs = Expected(100.0, 95.0, 105.0)
-    clear = forecast(runs, Expected(80.0, 75.0, 85.0), False, "min")
-    assert clear.gain == pytest.approx(0.2)
-    assert clear.half_width == pytest.approx(math.hypot(0.05, 0.05) * 1.96 / 1.645, rel=1e-3)  # 95%, from 90%
-    words = shadow_words(shadow_gain([clear] * 4), 3, "p99")
-    assert words.startswith("going live would make p99 better by 20% (12% to 28%) by forecast")
-    vague = forecast(runs, Expected(98.0, 90.0, 106.0), False, "min")
-    assert "cannot tell what going live would gain: p99 between" in shadow_words(shadow_gain([vague] * 4), 3, "p99")
-    assert forecast(runs, Expected(80.0, 75.0, 85.0), False, "max").gain == pytest.approx(-0.2)
 
 
 def test_several_series_are_named_in_the_status(world):

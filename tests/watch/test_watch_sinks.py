@@ -1,4 +1,4 @@
-"""Where parameters go: files, ConfigMaps, hooks, commands. What fails is said, and counts for nothing."""
+"""Where parameters go: files, hooks, commands. What fails is said, and counts for nothing."""
 
 import json
 import os
@@ -9,14 +9,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rasp_tuner import Categorical, Float, Int
 from rasp_tuner.errors import InvalidSpace, SinkFailed
 from rasp_tuner.watch import watch
 from rasp_tuner.watch.sinks import parse_sink
-from rasp_tuner.watch.sinks.configmap import quoted
 
 KNOBS = {"workers": Int(1, 64), "ratio": Float(0, 1), "codec": Categorical(["lz4", 'it\'s "odd"', "a b"])}
 PARAMS = {"workers": 8, "ratio": 0.25, "codec": 'it\'s "odd"'}
@@ -65,26 +62,6 @@ def test_readers_never_see_half_a_file(tmp_path):
     over.set()
     reader.join()
     assert seen  # and all of it was JSON
-
-
-@pytest.mark.parametrize("spec", [{}, {"key": "app.json", "namespace": "shop", "map_name": "toy-settings"}])
-def test_a_configmap_is_yaml_with_texts_alone(tmp_path, spec):
-    yaml = pytest.importorskip("yaml", reason="no PyYAML")
-    sink_of(tmp_path, configmap="map.yaml", **spec).deliver(PARAMS)
-    found = yaml.safe_load((tmp_path / "map.yaml").read_text())
-    assert (found["apiVersion"], found["kind"]) == ("v1", "ConfigMap")
-    if spec:
-        assert found["metadata"] == {"name": "toy-settings", "namespace": "shop"}
-        assert json.loads(found["data"]["app.json"]) == PARAMS
-    else:
-        assert found["metadata"] == {"name": "toy"}
-        assert found["data"] == {"workers": "8", "ratio": "0.25", "codec": 'it\'s "odd"'}
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_text_is_the_same_after_yaml(text):
-    yaml = pytest.importorskip("yaml", reason="no PyYAML")
-    assert yaml.safe_load(f"data:\n  {quoted('k')}: {quoted(text)}\n") == {"data": {"k": text}}
 
 
 class Hook:
@@ -280,7 +257,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({}, "must have one of file, configmap, url, command, got nothing"),
+        ({}, "must have one of file, url, command, got nothing"),
         ({"file": "a", "url": "http://b"}, "must have one of"),
         ({"file": 5}, "file must be a text"),
         ({"file": "a", "format": "xml"}, "format must be one of json, env, template"),
@@ -289,9 +266,6 @@ def test_a_folder_that_is_not_there(tmp_path):
         ({"file": "a", "colour": "red"}, "has no field 'colour'; it takes file, template, format, prefix, modes"),
         ({"file": "a", "modes": ["shadow"]}, "modes must be of canary, live"),
         ({"file": "a", "modes": 5}, "modes must be of canary, live"),
-        ({"configmap": "a", "map_name": "No Good"}, "map_name must be lower-case"),
-        ({"configmap": "a", "key": "no good"}, "a key of a ConfigMap"),
-        ({"configmap": "a", "format": "env"}, "name it, as in key"),
         ({"url": "ftp://host"}, "url must be an address"),
         ({"url": "http://user:pass@host"}, "must not hold a password"),
         ({"url": "http://host", "method": "GET"}, "method must be one of POST, PUT, PATCH"),

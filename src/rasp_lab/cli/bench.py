@@ -17,7 +17,8 @@ from rich.table import Table
 
 from rasp_lab.cli import table as of_table
 from rasp_lab.cli.common import PANEL, lab_errors
-from rasp_tuner.cli.common import Json, app, busy, echo, flag, progress_bar, say
+from rasp_lab.progress import progress_bar
+from rasp_tuner.cli.common import Json, app, busy, echo, flag, say
 from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:

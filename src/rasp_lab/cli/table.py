@@ -2,18 +2,36 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from rasp_tuner.base.checks import show
-from rasp_tuner.cli.lists import parse_metrics, words
+from rasp_tuner.cli.lists import words
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.types import Direction
 
 if TYPE_CHECKING:
     from rasp_lab.bench.domains.table import TableFile
 
 PANEL = "Your own measurements"
+
+
+def parse_metrics(text: str) -> tuple[tuple[str, Direction], ...]:
+    """Metrics written as time_ms:min,fps:max; a name alone is to be minimised.
+
+    >>> parse_metrics("time_ms,fps:max")
+    (('time_ms', 'min'), ('fps', 'max'))
+    """
+    parsed: list[tuple[str, Direction]] = []
+    for item in words(text) or ("",):
+        name, _, direction = item.rpartition(":") if ":" in item else (item, "", "min")
+        if not name or direction not in ("min", "max"):
+            raise InvalidValue(f"metrics must look like time_ms:min,fps:max, got {show(item)}")
+        if name in dict(parsed):
+            raise InvalidValue(f"metrics must be different, got {name!r} twice")
+        parsed.append((name, cast(Direction, direction)))
+    return tuple(parsed)
 
 
 def _option(help: str, **more: Any) -> Any:

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from rasp_lab.cli.common import PANEL, lab_errors
-from rasp_tuner.cli.common import Json, app, busy, echo, progress_bar, say
+from rasp_lab.progress import progress_bar
+from rasp_tuner.cli.common import Json, app, busy, echo, say
 
 
 @app.command("theory", rich_help_panel=PANEL)

@@ -20,7 +20,7 @@ from rasp_lab.bench.runner import run, timing
 from rasp_lab.bench.runner.protocol import Cell
 from rasp_lab.pages import origin
 from rasp_lab.paper import page, plan, tables
-from rasp_tuner.cli.common import progress_bar
+from rasp_lab.progress import progress_bar
 from rasp_tuner.errors import InvalidValue, RaspError
 from rasp_tuner.files.snapshot import write as write_whole
 

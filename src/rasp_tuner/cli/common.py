@@ -2,16 +2,14 @@
 
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.cli.extras import EXTRAS, requirement_of
@@ -83,31 +81,6 @@ def say(what: str, as_json: bool = False) -> None:
     """Print on stderr what takes time now; with --json only if somebody watches."""
     if not as_json or sys.stderr.isatty():
         echo(what, err=True)
-
-
-@contextmanager
-def late_progress(what: str, after_s: float = 2.0) -> Iterator[Callable[[int, int], None]]:
-    """A function to call with what is done of all; a bar shows it to who watches, after a while."""
-    begun = time.monotonic()
-    with ExitStack() as stack:
-        shown: list[tuple[Progress, TaskID]] = []
-
-        def report(done: int, total: int) -> None:
-            if not shown and sys.stderr.isatty() and time.monotonic() - begun > after_s:
-                bar = stack.enter_context(progress_bar())
-                shown.append((bar, bar.add_task(what, total=total)))
-            for bar, task in shown:
-                bar.update(task, completed=done, total=total)
-
-        yield report
-        for bar, task in shown:
-            bar.remove_task(task)  # the work may end early
-
-
-def progress_bar(as_json: bool = False) -> Progress:
-    """A bar on stderr with the time left; with --json only if somebody watches."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=as_json and not sys.stderr.isatty())
 
 
 class EndingSignals:

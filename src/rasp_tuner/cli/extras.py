@@ -8,13 +8,11 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> what to install
     "torch": "rasp-tuner[fleet]",  # preset="paper" raises its own error, which names `neural`
     "ray": "rasp-tuner[ray]",
     "optuna": "rasp-tuner[optuna]",
-    "mlflow": "rasp-tuner[mlflow]",
     "kernel_tuner": "rasp-tuner[kernel-tuner]",
     "uvicorn": "rasp-tuner[serve]",
     "pydantic": "rasp-tuner[serve]",
     "prometheus_client": "rasp-tuner[serve]",
     "sqlalchemy": "rasp-tuner[serve]",
-    "openfeature": "rasp-tuner[openfeature]",
     "httptools": "rasp-tuner[client]",
     "psycopg": "rasp-tuner[postgres]",
     "mcp": "rasp-tuner[mcp]",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rasp_tuner.cli.common import complain, flag, say
-from rasp_tuner.cli.remote import Name, Printed, context_value, plain, server_command
+from rasp_tuner.cli.remote import Name, Printed, context_value, server_command
 from rasp_tuner.cli.study import studies
 from rasp_tuner.errors import InvalidValue
 
@@ -57,8 +57,7 @@ def forget(
     say(f"erasing records of {name} and learning again from the rest", as_json)
     done = study.forget(**which)
     files = "files are clean" if done["scrubbed"] else "files will be clean shortly"
-    lines = [f"Erased {done['erased']:,} records of {name}; {files}"]
-    return Printed(done, [*lines, *(f"Removed the backup {plain(backup)}" for backup in done["backups"])])
+    return Printed(done, [f"Erased {done['erased']:,} records of {name}; {files}"])
 
 
 def _limits(word: str) -> tuple[str, str | float | list[float | None] | None]:

@@ -1,13 +1,7 @@
 """`rasp serve`, `rasp keys`, `rasp doctor`: run and look after the service on its own machine."""
 
-import functools
 import json
-import os
-import re
-import sys
-import threading
 import time
-import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -17,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, busy, complain, echo, flag, one_line_errors
+from rasp_tuner.cli.common import Json, app, busy, complain, echo, one_line_errors
 from rasp_tuner.feature_flags import FLAG_LEASE_S
-from rasp_tuner.files import snapshot
 
 if TYPE_CHECKING:
     from rasp_tuner.service.storage.store import Store
 
-Data = Annotated[Path, typer.Option(help="Folder of the service, with database, lock and backups.")]
+Data = Annotated[Path, typer.Option(help="Folder of the service, with database and lock.")]
 Database = Annotated[
     str | None, typer.Option(help="A postgresql://... database instead of the SQLite file in the folder.")
 ]
@@ -32,15 +25,7 @@ Database = Annotated[
 
 @app.command("serve")
 def run_server(
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the service, with database, lock and backups; with --open a temporary one."),
-    ] = None,
-    opened: Annotated[
-        Path | None, typer.Option("--open", help="A file of Tuner.save, to be looked at as a study in the dashboard.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of that study; by default that of the file.")] = None,
-    without_browser: Annotated[bool, flag("--without-browser", "Only print the address of that study.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of the service, with database and lock.")] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any other than loopback needs API keys.")
     ] = "127.0.0.1",
@@ -75,13 +60,10 @@ def run_server(
     """Serve studies over HTTP until stopped; open the printed address in a browser for the dashboard.
 
     Example: rasp serve --data ./rasp-data
-    Example: rasp serve --open run.rasp
     Example: rasp serve --database postgresql://rasp@db/rasp --host 10.0.0.5
     """
-    if data is None and opened is None and database is None:
-        raise typer.BadParameter("give the folder of the service, or a saved tuner with --open", param_hint="--data")
-    if name is not None and opened is None:
-        raise typer.BadParameter("names the study of a saved tuner: give that with --open", param_hint="--name")
+    if data is None and database is None:
+        raise typer.BadParameter("give the folder of the service, or a database", param_hint="--data")
     with one_line_errors("rasp-tuner[serve]"), ExitStack() as stack:
         with busy("starting"):
             from rasp_tuner.service.limits import Limits
@@ -89,44 +71,19 @@ def run_server(
 
         limits = Limits(studies_in_memory=studies_in_memory, flag_lease=flag_lease)
         folder = data or Path(stack.enter_context(TemporaryDirectory(prefix="rasp-")))
-        start = functools.partial(
-            serve,
+        what = folder if data else "the database"
+        serve(
             folder,
             host,
             port,
             database,
             allow_host or (),
             limits,
+            on_bound=lambda bound: echo(f"Serving {what} at http://{host}:{bound}", err=True),
             advertise=advertise,
             lease_s=lease,
             allow_origins=allow_origin or (),
         )
-        if opened is None:
-            what = folder if data else "the database"
-            start(on_bound=lambda bound: echo(f"Serving {what} at http://{host}:{bound}", err=True))
-        else:
-            study = name or _study_name(opened)
-            kept = "" if data or database else "; what it learns here is gone then, without --data FOLDER"
-            ports: list[int] = []
-
-            def ready() -> None:
-                page = f"http://{host}:{ports[0]}/studies/{study}"
-                echo(f"{opened} is at {page} until Ctrl-C{kept}", err=True)
-                if not without_browser and _has_screen():
-                    threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
-
-            saved = (snapshot.read(opened), study)
-            start(opened=saved, on_ready=ready, on_bound=ports.append)
-
-
-def _study_name(file: Path) -> str:
-    """A name for a study, from that of a file."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).lstrip(".")[:64] or "tuner"
-
-
-def _has_screen() -> bool:
-    """Whether a browser would open beside this terminal, and not in it."""
-    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 keys_app = typer.Typer(

@@ -23,7 +23,6 @@ def watch_command(
     check: Annotated[
         bool, flag("--check", "Ask every query once, show what would be written, change nothing.")
     ] = False,
-    once: Annotated[bool, flag("--once", "One step, as --steps 1.")] = False,
     steps: Annotated[
         int | None, typer.Option(help="Steps to try; by default it goes on.", min=1, show_default=False)
     ] = None,
@@ -48,7 +47,7 @@ def watch_command(
     level = logging.WARNING if quiet else logging.INFO
     log_to_terminal(level, "%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
     with one_line_errors("rasp-tuner[cli]"):
-        raise typer.Exit(_run(file, mode, check, 1 if once else steps, resume, prometheus, out, fresh))
+        raise typer.Exit(_run(file, mode, check, steps, resume, prometheus, out, fresh))
 
 
 def _run(

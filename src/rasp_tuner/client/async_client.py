@@ -32,7 +32,6 @@ class AsyncClient:
     ask_deadline  seconds after which `ask` and `recommend` answer without the server; "auto": four times as long as the
                   slowest recent answer took, between 0.1 and `timeout`; None: they wait, and raise
     queue         how many tells wait in memory for a server that is down; beyond that the oldest are dropped
-    prefetch      after every tell, ask for the next step in the background, in the context of the latest ask
     """
 
     def __init__(
@@ -43,11 +42,9 @@ class AsyncClient:
         timeout: float = 5.0,
         ask_deadline: AskDeadline = "auto",
         queue: int = 10_000,
-        prefetch: bool = False,
     ) -> None:
         self._exchange = Exchange(url, key, timeout, ask_deadline)
         self._outbox = Outbox(self._exchange, whole("queue", queue, 1, 10_000_000))
-        self._prefetch = prefetch
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.url}>"
@@ -160,4 +157,4 @@ class AsyncClient:
         return await self._exchange.call(Request("GET", path))
 
     def _study(self, view: Mapping[str, Any]) -> AsyncStudy:
-        return AsyncStudy(view["name"], view["default"], self._exchange, self._outbox, self._prefetch)
+        return AsyncStudy(view["name"], view["default"], self._exchange, self._outbox)

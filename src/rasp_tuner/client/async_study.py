@@ -5,7 +5,6 @@ import json
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 from urllib.parse import quote
@@ -50,13 +49,12 @@ class AsyncStudy:
     client's timeout is over, and then raise ServerUnavailable.
     """
 
-    def __init__(self, name: str, default: Params, exchange: Exchange, outbox: Outbox, prefetch: bool) -> None:
+    def __init__(self, name: str, default: Params, exchange: Exchange, outbox: Outbox) -> None:
         self._name, self._path = name, f"/v1/studies/{quote(name, safe='')}"
-        self._exchange, self._outbox, self._prefetch = exchange, outbox, prefetch
+        self._exchange, self._outbox = exchange, outbox
         self._share = FallbackShare(name)
         self._recommendations, self._fallbacks, self._spares = RecommendationCache(default), Fallbacks(), SpareAnswers()
         self._refresh_at = 0.0
-        self._latest_context: Any = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} at {self._exchange.url}>"
@@ -80,7 +78,7 @@ class AsyncStudy:
 
         `is_fallback(id)` says whether the client answered without the server; tell a fallback like any other.
         """
-        seen = self._latest_context = context_json(context)
+        seen = context_json(context)
         if self._exchange.asks_wait:
             answer = await self._post("ask", {"context": seen})
         else:
@@ -93,10 +91,6 @@ class AsyncStudy:
             self._refresh(seen)
         self._share.count(False)
         return _suggestion(answer)
-
-    async def ask_ahead(self, context: Context = None) -> None:
-        """Ask in the background: the next `ask` with exactly this context takes the answer, for up to five minutes."""
-        self._ask_ahead(context_json(context))
 
     async def ask_batch(self, contexts: Sequence[Context]) -> list[Suggestion]:
         """A suggestion for each context, in one request; no fallback: ServerUnavailable if there is no answer."""
@@ -139,7 +133,6 @@ class AsyncStudy:
         except ServerUnavailable:
             self._share.report_lost(report)
             raise
-        self._ask_next()
         return reply
 
     async def tell_later(
@@ -160,9 +153,7 @@ class AsyncStudy:
         body = _failed_json(id, reason, params)
         if is_fallback(id):
             return self._drop_fallback(body)
-        reply = _tell_reply(await self._post("tell_failed", body))
-        self._ask_next()
-        return reply
+        return _tell_reply(await self._post("tell_failed", body))
 
     async def tell_failed_later(
         self, id: str, reason: str = "", params: Mapping[str, object] | None = None
@@ -357,7 +348,7 @@ class AsyncStudy:
         await self._exchange.call(Request("DELETE", self._path), idempotent=False)
 
     async def forget(self, *, timeout: float = 600.0, **which: Any) -> dict[str, Any]:
-        """Erase records, in files too: `{"erased": count, "scrubbed": files are clean, "backups": removed ones}`.
+        """Erase records, in files too: `{"erased": count, "scrubbed": files are clean}`.
 
         `which` has one or more of after, before (unix seconds), context ({name: number or [low, high]}), ids, keys (of
         observations); a record is erased if it meets all given conditions.
@@ -374,11 +365,11 @@ class AsyncStudy:
         return (await self._exchange.call(request)).body
 
     async def _decide(self, action: str, body: Mapping[str, Any]) -> None:
-        self._spares.clear()  # an answer that was asked ahead does not know of it
+        self._spares.clear()  # a late answer does not know of it
         await self._exchange.call(Request("POST", f"{self._path}/{action}", body), idempotent=False)
 
     def _queue(self, action: str, body: Mapping[str, Any]) -> TellReply:
-        self._outbox.put(QueuedRequest(f"{self._path}/{action}", body, self._ask_next))
+        self._outbox.put(QueuedRequest(f"{self._path}/{action}", body))
         return TellReply(body["id"], "queued")
 
     def _send_ask(self, context: Any) -> PendingAnswer:
@@ -397,16 +388,6 @@ class AsyncStudy:
             if pending.usable:
                 self._spares.put(pending)
             raise
-
-    def _ask_ahead(self, context: Any) -> None:
-        if not self._spares.has(context):
-            with suppress(ServerUnavailable):  # the next ask tries again
-                self._spares.put(self._send_ask(context))
-
-    def _ask_next(self) -> None:
-        """After an answer: the ask of the next step, in the context of the latest."""
-        if self._prefetch and not self._exchange.asks_wait:
-            self._ask_ahead(self._latest_context)
 
     def _refresh(self, context: Any) -> None:
         """At intervals, fetch the recommendation for this context, to fall back on."""

@@ -27,9 +27,8 @@ class Client(Blocking[AsyncClient]):
         timeout: float = 5.0,
         ask_deadline: AskDeadline = "auto",
         queue: int = 10_000,
-        prefetch: bool = False,
     ) -> None:
-        own = AsyncClient(url, key, timeout=timeout, ask_deadline=ask_deadline, queue=queue, prefetch=prefetch)
+        own = AsyncClient(url, key, timeout=timeout, ask_deadline=ask_deadline, queue=queue)
         super().__init__(own, LoopThread(own.url, own.drop_connections))
         after_fork = weakref.WeakMethod(self._after_fork)
         os.register_at_fork(after_in_child=lambda: (forked := after_fork()) and forked())

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +20,10 @@ log = logging.getLogger("rasp_tuner.client")
 
 @dataclass(frozen=True, slots=True)
 class QueuedRequest:
-    """A request that may be sent more than once (it is idempotent), and what to do once it has arrived."""
+    """A request that may be sent more than once: it is idempotent."""
 
     path: str
     body: Mapping[str, Any]
-    then: Callable[[], None] | None = None
 
 
 class Outbox:
@@ -82,8 +81,6 @@ class Outbox:
             failures = 0
             if self._requests and self._requests[0] is request:
                 self._requests.popleft()
-            if request.then is not None:
-                request.then()
         self._empty.set()
 
     async def _send(self, request: QueuedRequest) -> None:

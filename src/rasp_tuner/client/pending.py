@@ -65,7 +65,7 @@ class PendingAnswer:
 
 
 class SpareAnswers:
-    """Suggestions that were asked for and are not in use: late ones, and those asked ahead; bounded."""
+    """Suggestions that were asked for and came too late to be used; bounded."""
 
     def __init__(self) -> None:
         self._spares: list[PendingAnswer] = []
@@ -75,17 +75,11 @@ class SpareAnswers:
 
     def take(self, context: Any) -> PendingAnswer | None:
         """The oldest one for this very context; it is the caller's then."""
-        found = self._find(context)
+        key = json.dumps(context, sort_keys=True)
+        found = next((spare for spare in self._spares if spare.context_key == key and spare.usable), None)
         if found is not None:
             self._spares.remove(found)
         return found
 
-    def has(self, context: Any) -> bool:
-        return self._find(context) is not None
-
     def clear(self) -> None:
         self._spares = []
-
-    def _find(self, context: Any) -> PendingAnswer | None:
-        key = json.dumps(context, sort_keys=True)
-        return next((spare for spare in self._spares if spare.context_key == key and spare.usable), None)

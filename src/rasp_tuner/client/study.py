@@ -40,7 +40,6 @@ class Study(Blocking[AsyncStudy]):
         return self._thread.run(self._own.scales())
 
     ask = blocking(AsyncStudy.ask)
-    ask_ahead = blocking(AsyncStudy.ask_ahead)
     ask_batch = blocking(AsyncStudy.ask_batch)
     should_stop = blocking(AsyncStudy.should_stop)
     tell = blocking(AsyncStudy.tell)

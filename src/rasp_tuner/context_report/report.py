@@ -3,7 +3,7 @@
 `screen` takes samples in the order of time: contexts [n, d_c], points [n, d] of the unit box, losses [n].
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -98,7 +98,6 @@ def screen(
     losses: Array,
     names: Sequence[str] | None = None,
     memory: Array | None = None,
-    progress: Callable[[int, int], None] | None = None,
     scale: Scale = "linear",
 ) -> ContextReport:
     """The report on samples in the order of time.
@@ -128,7 +127,7 @@ def screen(
     warnings += flaws.drifted(contexts, memory)
     by_name = features_of([name for name, moves in zip(names, moving(contexts), strict=True) if moves])
     x, features = reduced(in_deviations(contexts), list(by_name.values()))
-    tested = compare(x, features, points, losses, progress=progress)
+    tested = compare(x, features, points, losses)
     looks = np.array([n / min(memory_of(x[:, i]) for i in own) for own in features])
     labels = list(by_name) if len(features) == len(by_name) else [f"component {i + 1}" for i in range(len(features))]
     dimensions = tuple(

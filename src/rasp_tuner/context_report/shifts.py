@@ -14,7 +14,7 @@ views    v          ways to look at x: each feature by itself, and all together
 gains    [s, v]     of each view at each shift
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +90,6 @@ def compare(
     points: Array,
     y: Array,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> ShiftTest:
     """Whether contexts x [n, k] as of `reduced` help to explain losses y [n] at points [n, d], in the order of time."""
     y = (y - y.mean()) / y.std()
@@ -101,9 +100,7 @@ def compare(
     truth = np.array([gain(blind, view, y) for view in views])
     others: list[Array] = []
     plan = np.random.default_rng(seed).permutation(np.arange(1, len(y)))[:MAX_SHIFTS]
-    for done, shift in enumerate(plan):
-        if progress is not None:
-            progress(done, len(plan))
+    for shift in plan:
         moved = explained_part + np.roll(x - explained_part, shift, axis=0)
         others.append(np.array([gain(blind, view, y) for view in _views(moved, spread, features)]))
         if sum(bool(row.max() >= truth.max() - TIE_NATS) for row in others) >= ENOUGH_AS_GOOD:

@@ -108,13 +108,6 @@ class RegimeTimeline:
         """The timeline of situations: [situation, from, to]."""
         return _renamed(self.segments, self.situations)
 
-    def nearest_situations(self, contexts: Array) -> list[int]:
-        """The situation of the nearest regime for each context [n, d_c]."""
-        if not self.labels:
-            return [0] * len(contexts)
-        nearest = self.squared_distances(contexts).argmin(axis=1).tolist()
-        return [self.situations[self.labels[i]] for i in nearest]
-
     def known_situation(self, context: Array) -> int | None:
         """The situation that a context [d_c] belongs to; None if it is far from all regimes."""
         gaps = self.squared_distances(context[None])[0]

@@ -21,7 +21,7 @@ from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra
 from rasp_tuner.space import Float, Params, Value
 from rasp_tuner.tuner import BUDGET, Context, Tuner
-from rasp_tuner.types import Direction, Metric, Suggestion
+from rasp_tuner.types import Direction, Suggestion
 
 try:
     from optuna import Study
@@ -54,7 +54,6 @@ class RaspSampler(BaseSampler):
     context       as of `Tuner`: names of numbers, names with their kinds, a length, or None
     default       what runs today, as {"pool": 8}; the first suggestion
     seed          None: another one each time. With a seed, a resumed study goes on as if it had never stopped
-    weights       one for each objective of a study with several: their weighted mean is tuned, no Pareto front
     pruned        what a pruned trial teaches: its last reported "value", that it "failed", or nothing ("ignore")
     failed        what a failed trial teaches: that its parameters "failed", or nothing ("ignore")
     settings      others of `Tuner`: goal, preset, guard, budget, switching_cost, screen, constraints. The goal is
@@ -68,7 +67,6 @@ class RaspSampler(BaseSampler):
         default: Mapping[str, object] | None = None,
         *,
         seed: int | None = None,
-        weights: Sequence[float] | None = None,
         pruned: Pruned = "value",
         failed: Failed = "failed",
         **settings: Any,
@@ -82,10 +80,6 @@ class RaspSampler(BaseSampler):
         for name, distribution in (search_space or {}).items():
             if not isinstance(distribution, BaseDistribution):
                 raise InvalidSpace(f"search_space[{name!r}] must be a distribution of Optuna, got {show(distribution)}")
-        if not isinstance(weights, list | tuple | None):
-            raise InvalidSpace(f"weights must be a list with one for each objective, got {show(weights)}")
-        for weight in weights or ():
-            Metric("min", weight)
         if settings.get("constraints") and search_space is None:
             raise InvalidSpace("constraints need a search_space, for they name parameters")
         if settings.get("shield") is not None:
@@ -93,12 +87,11 @@ class RaspSampler(BaseSampler):
         self._given_space, self._default = dict(search_space or {}), None if default is None else dict(default)
         self._context_schema, self._settings = context, with_goal(settings)
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
-        self._weights, self._pruned, self._failed = weights, pruned, failed
+        self._pruned, self._failed = pruned, failed
         self._lock = threading.RLock()  # of a study with n_jobs
         self._context: Any = None  # of trials that begin now, as JSON has it
         self._study: tuple[object, int] | None = None  # its storage and its id there
-        self._directions: list[StudyDirection] = []
-        self._metrics: dict[str, Metric | Direction] = {"value": "min"}
+        self._direction: Direction = "min"
         self._space: dict[str, BaseDistribution] = {}  # the widest seen of each name
         self._start: Params = {}  # where each knob starts
         self._start_again(self._given_space)
@@ -203,7 +196,11 @@ class RaspSampler(BaseSampler):
     def _catch_up(self, study: Study, ended: FrozenTrial | None = None) -> None:
         """Learn all trials that ended since the last call, those of other processes too; `ended` is not stored yet."""
         if self._study != (study._storage, study._study_id):
-            self._directions, self._metrics = study.directions, self._metrics_of(study.directions)
+            if len(study.directions) > 1:
+                raise InvalidSpace(
+                    f"a study with {len(study.directions)} objectives cannot be tuned: return their weighted sum"
+                )
+            self._direction = "max" if study.directions[0] is StudyDirection.MAXIMIZE else "min"
             self._start_again(self._given_space)
             self._study = study._storage, study._study_id
         trials = list(study._storage.get_all_trials(study._study_id, deepcopy=False))
@@ -269,36 +266,23 @@ class RaspSampler(BaseSampler):
             return self._failed
         if trial.state is TrialState.PRUNED and self._pruned != "value" and STOPPED_KEY not in trial.system_attrs:
             return self._pruned
-        values, inf = trial.values, float("inf")
-        if values is None:  # pruned before anything was reported
+        if trial.values is None:  # pruned before anything was reported
             return "failed"
-        worst = [-inf if direction is StudyDirection.MAXIMIZE else inf for direction in self._directions]
-        if any(value == bad for value, bad in zip(values, worst, strict=True)):
-            return "failed"
-        return dict(zip(self._metrics, values, strict=True))
-
-    def _metrics_of(self, directions: Sequence[StudyDirection]) -> dict[str, Metric | Direction]:
-        words: list[Direction] = ["max" if way is StudyDirection.MAXIMIZE else "min" for way in directions]
-        if self._weights is None and len(words) > 1:
-            raise InvalidSpace(
-                f"a study with {len(words)} objectives needs weights, as in RaspSampler(weights={[1.0] * len(words)}):"
-                " their weighted mean is tuned"
-            )
-        weights = [1.0] * len(words) if self._weights is None else list(self._weights)
-        if len(weights) != len(words):
-            raise InvalidSpace(f"weights must be one for each of {len(words)} objectives, got {show(self._weights)}")
-        names = ["value"] if len(words) == 1 else [f"value_{i}" for i in range(len(words))]
-        return {name: Metric(word, weight) for name, word, weight in zip(names, words, weights, strict=True)}
+        worst = float("-inf" if self._direction == "max" else "inf")
+        return "failed" if trial.values[0] == worst else {"value": trial.values[0]}
 
     def _new_tuner(self, space: Mapping[str, BaseDistribution], first: Params) -> Tuner:
         knobs = {name: knob_of(name, distribution) for name, distribution in space.items()}
         default = None if self._default is None else first
-        return Tuner(knobs, self._metrics, self._context_schema, default, seed=self._seed, **self._settings)
+        return Tuner(
+            knobs, {"value": self._direction}, self._context_schema, default, seed=self._seed, **self._settings
+        )
 
     def _tuner_of_one_knob(self) -> Tuner:
         """What stands in for the tuner until there is a space, to check settings and contexts."""
         first = None if self._default is None else {"x": 0.5}
-        return Tuner({"x": Float(0, 1)}, self._metrics, self._context_schema, first, seed=self._seed, **self._settings)
+        metrics = {"value": self._direction}
+        return Tuner({"x": Float(0, 1)}, metrics, self._context_schema, first, seed=self._seed, **self._settings)
 
     def _first_values(self, space: Mapping[str, BaseDistribution]) -> Params:
         """The default's values of these parameters, or else the middle of their ranges, as knobs have them."""

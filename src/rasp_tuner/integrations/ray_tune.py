@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, get_args
 
@@ -55,7 +55,6 @@ class RaspSearch(Searcher):
     context       as of `rasp_tuner.Tuner`: names of numbers, names with their kinds, a length, or None
     default       what runs today, as a config; the first suggestion
     metrics       instead of `metric` and `mode`: several, as of `rasp_tuner.Tuner`, with weights and limits
-    points_to_evaluate  configs to run first; parameters that one leaves out are suggested
     failed        what a trial with an error teaches: that its config "failed", or nothing ("ignore")
     seed          None: another one each time
     settings      others of `rasp_tuner.Tuner`: preset, guard, budget, switching_cost, screen, constraints
@@ -70,7 +69,6 @@ class RaspSearch(Searcher):
         default: Mapping[str, Any] | None = None,
         *,
         metrics: Mapping[str, Metric | Direction] | None = None,
-        points_to_evaluate: Sequence[Mapping[str, Any]] = (),
         failed: Failed = "failed",
         seed: int | None = None,
         **settings: Any,
@@ -86,16 +84,11 @@ class RaspSearch(Searcher):
             raise InvalidSpace("give either metric and mode, or metrics, not both")
         if settings.get("shield") is not None:
             raise InvalidSpace("shield hides nothing here: the contexts stand in Ray's configs as they are")
-        if not isinstance(points_to_evaluate, list | tuple) or not all(
-            isinstance(point, Mapping) for point in points_to_evaluate
-        ):
-            raise InvalidSpace(f"points_to_evaluate must be a list of configs, got {show(points_to_evaluate)}")
         several: tuple[Any, Any] = (list(metrics), _directions(metrics)) if metrics else (metric, mode)
         super().__init__(*several)
         self._metrics = None if metrics is None else dict(metrics)
         self._schema, self._settings, self._failed = context, settings, failed
         self._default = None if default is None else dict(default)
-        self._points = [dict(point) for point in points_to_evaluate]  # that were not suggested yet
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._lock = threading.RLock()
         self._context: Any = None  # of trials that begin now, or a function that says it
@@ -159,8 +152,6 @@ class RaspSearch(Searcher):
                     " or a function that is called for every trial"
                 ) from None
             values = self._values(suggestion.params)
-            if self._points:
-                values |= self._known(self._points.pop(0))
             self._waiting[trial_id] = suggestion.id, self._params(values)
             if len(self._waiting) > MOST_WAITING:
                 del self._waiting[next(iter(self._waiting))]
@@ -191,28 +182,12 @@ class RaspSearch(Searcher):
                 self._stopped.add(trial_id)
             return trial_id in self._stopped
 
-    def add_evaluated_point(
-        self,
-        parameters: Mapping[str, Any],
-        value: float,
-        error: bool = False,
-        pruned: bool = False,
-        intermediate_values: Sequence[float] | None = None,
-    ) -> None:
-        """Learn a run from elsewhere: a config, with its context under "context", and the metric."""
-        del pruned, intermediate_values
-        with self._lock:
-            name = next(iter(self._ready_metrics()))
-            metrics = "an error" if error else self._metrics_in({name: value})
-            self._learn_config(parameters, metrics)
-
     def save(self, checkpoint_path: str | os.PathLike[str]) -> None:
         """Write the tuner's snapshot with the trials that run; `Tuner.load` reads it, too. Nothing is pickled."""
         with self._lock:
             header, arrays = snapshot.decode(self._ready().to_bytes())
             parameters = {name: parameter.to_json() for name, parameter in self._parameters.items()}
-            own = {"waiting": self._waiting, "points": len(self._points), "parameters": parameters}
-            header["ray_tune"] = own
+            header["ray_tune"] = {"waiting": self._waiting, "parameters": parameters}
             snapshot.write(checkpoint_path, snapshot.encode(header, arrays))
 
     def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
@@ -222,7 +197,6 @@ class RaspSearch(Searcher):
         tuner, found = Tuner.from_bytes(data), header.get("ray_tune", {})
         try:
             waiting = {str(trial): (str(id), dict(ran)) for trial, (id, ran) in found.get("waiting", {}).items()}
-            left = int(found.get("points", len(self._points)))
             parameters = parameters_from_json(found.get("parameters", {}), Space.from_json(header["space"]).knobs)
             (metric, fields), *others = header["metrics"].items()
         except (TypeError, ValueError, KeyError, AttributeError) as reason:
@@ -234,7 +208,6 @@ class RaspSearch(Searcher):
             self._parameters = self._parameters or parameters
             if self._metrics is None and not others:
                 self._metric, self._mode = metric, fields["direction"]
-            self._points = self._points[max(len(self._points) - left, 0) :]
 
     def __getstate__(self) -> dict[str, Any]:
         """What Ray pickles with `tune.Tuner`: the tuner as its own snapshot."""
@@ -255,13 +228,6 @@ class RaspSearch(Searcher):
         if not any(parameter.knob for parameter in found.values()):
             raise InvalidSpace("the space must have a parameter with more than one value, as tune.uniform(0, 1)")
         self._parameters = found
-        for point in self._points:
-            for name, value in self._params(self._known(point)).items():
-                try:
-                    if (knob := found[name].knob) is not None:
-                        knob.check(value)
-                except InvalidValue as reason:
-                    raise InvalidValue(f"points_to_evaluate: parameter {name!r}: {reason}") from None
         self._build()
 
     def _build(self) -> None:

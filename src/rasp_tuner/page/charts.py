@@ -50,7 +50,7 @@ svg.chart .dots { stroke-width: 5; stroke-linecap: round; fill: none }
 svg.chart .dots.suggested { stroke: var(--accent); stroke-opacity: .5 }
 svg.chart .dots.control { stroke: var(--base) } svg.chart .dots.failed { stroke: var(--bad) }
 svg.chart .far { fill-opacity: 1 }
-svg.chart .band { fill: var(--accent); fill-opacity: .16 } svg.chart .share { fill: var(--accent) }
+svg.chart .band { fill: var(--accent); fill-opacity: .16 }
 """
 
 
@@ -153,33 +153,6 @@ def knob_steps(name: str, points: Sequence[Point], places: Places, usual: float 
         dots = "".join(f"M{x(p.x):.1f} {floor if p.y is None else y(p.y):.1f}h0" for p in own)
         body += [f'<path class="dots {mark}" d="{dots}"/>'] if dots else []
     return svg(width, height, body, f"{name} over steps", name)
-
-
-def shares(rows: Sequence[tuple[str, float]], title: str) -> str:
-    """Shares of a whole as bars: rows of a label and a number from 0 to 1."""
-    left, height = 330, 8 + 26 * len(rows)
-    body = []
-    for i, (label, share) in enumerate(rows):
-        y = 4 + 26 * i
-        name = f'<text class="name" x="{left - 12}" y="{y + 15}" text-anchor="end">{escape(shortened(label, 50))}'
-        body.append(f"{name}<title>{escape(label)}</title></text>")
-        body.append(f'<rect class="share" x="{left}" y="{y + 3}" width="{share * 340:.1f}" height="15" rx="2"/>')
-        body.append(f'<text x="{left + share * 340 + 8:.1f}" y="{y + 15}">{share:.0%}</text>')
-    return f'<div class="scroll">{svg(WIDTH, height, body, title)}</div>'
-
-
-def histogram(values: Sequence[float], own: float, x_label: str) -> str:
-    """How often values fall where, with a line at one that is set beside them."""
-    counts, edges = np.histogram(values, bins=30)
-    x = axis_for([*edges.tolist(), own], LEFT, WIDTH - RIGHT)
-    y = axis_for([0.0, float(counts.max())], HEIGHT - BOTTOM, TOP + 10)
-    body = [y_axis(y, WIDTH), x_axis(x, HEIGHT, x_label)]
-    for count, low, high in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        top, width = y(float(count)), max(x(high) - x(low) - 1.0, 0.5)
-        height = y(0.0) - top
-        body.append(f'<rect class="share" x="{x(low):.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"/>')
-    body.append(f'<line class="chosen" x1="{x(own):.1f}" x2="{x(own):.1f}" y1="{TOP}" y2="{y(0.0):.1f}"/>')
-    return f'<div class="scroll">{svg(WIDTH, HEIGHT, body, x_label)}</div>'
 
 
 def forest(rows: Sequence[tuple[str, float, float, float, str]], x_label: str, neutral: float = 1.0) -> str:

@@ -1,18 +1,16 @@
-"""The page of a tuner: one self-contained HTML file with its gain, runs, knobs, situations, experts and budget."""
+"""The page of a tuner: one self-contained HTML file with its gain, runs, knobs, situations and budget."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-import numpy as np
-
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.gain.versus_default import ForecastLedger, StepForecast, VersusDefault, believed_deviation
 from rasp_tuner.optimizer.optimizer import Optimizer
 from rasp_tuner.page import html_page
 from rasp_tuner.page.axes import jitter, place_of, places_of
-from rasp_tuner.page.charts import Point, knob_steps, running_gain, shares, timeline
+from rasp_tuner.page.charts import Point, knob_steps, running_gain, timeline
 from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.records.ledger import Ledger
@@ -30,7 +28,6 @@ from rasp_tuner.types import Margin, Metric
 MOST_PANELS = 24  # pictures of knobs
 MOST_METRICS = 6
 MOST_STEPS_SHOWN = 200  # of the table of steps, the latest
-LATEST_ANSWERS = 20  # whose weights of experts are averaged
 MEASURED_WORDS = (
     "Measured: some steps ran the default, drawn at random or as controls, and are compared with the others. The"
     " interval of 95% holds at every look."
@@ -76,7 +73,6 @@ def tuner_page(shown: Shown) -> str:
         *_gain(shown),
         *_metrics(shown),
         *_knobs(shown),
-        *_experts(shown),
         *_budget(shown),
         *_steps(shown.history),
     ]
@@ -246,19 +242,6 @@ def _knobs(shown: Shown) -> list[str]:
         f'<div class="panels">{"".join(panels)}</div>',
         *_left_out(len(shown.names.space.knobs) - MOST_PANELS, "knobs"),
     ]
-
-
-def _experts(shown: Shown) -> list[str]:
-    """How much weight each expert had in the latest answers."""
-    latest = [why.explanation().gate for why in list(shown.ledger.answered.values())[-LATEST_ANSWERS:]]
-    names = shown.optimizer.model.experts
-    gates = [gate for gate in latest if len(gate) == len(names) and gate]
-    if not gates or len(names) == 1:
-        return []
-    weights = np.mean(gates, axis=0).tolist()
-    rows = sorted(zip(names, weights, strict=True), key=lambda row: -row[1])
-    note = f"How much each part of the model weighs in forecasts, mean of the latest {len(gates)} answers."
-    return ["<h2>What forecasts rest on</h2>", f'<p class="note">{note}</p>', shares(rows, "weights of experts")]
 
 
 def _budget(shown: Shown) -> list[str]:

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.storage import migration
 from rasp_tuner.service.storage.event_rows import is_sound
+from rasp_tuner.service.storage.schema_version import mend_of, version
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, snapshots, studies
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
@@ -20,7 +20,6 @@ from rasp_tuner.service.study.study_snapshot import made_with, maker
 MAX_SNAPSHOTS_READ = 20
 MAX_NAMED = 5  # studies or events that are named one by one
 ROWS_PER_CHUNK = 2_000
-CHECKSUMS_SINCE, SERVERS_SINCE = 4, 3  # schema versions
 ALIVE = "SELECT url FROM servers WHERE until > clock_timestamp() ORDER BY url"
 RESTORE = "bring back a backup, or export the other studies and delete these"
 
@@ -37,23 +36,24 @@ class HealthCheck:
 
 def check_database(engine: sa.Engine) -> Iterator[HealthCheck]:
     """The results; raises if the database cannot be read at all."""
-    found = migration.version(engine)
-    if found is None:
-        yield HealthCheck("schema", False, "the database holds no tables of this service", "rasp serve makes them")
-        return
-    mends = {True: "upgrade rasp-tuner", False: "the next `rasp serve` migrates it, after a backup"}
-    mend = "" if found == SCHEMA_VERSION else mends[found > SCHEMA_VERSION]
-    yield HealthCheck("schema", found <= SCHEMA_VERSION, f"version {found}, this program has {SCHEMA_VERSION}", mend)
     with engine.connect() as connection:
+        found = version(connection)
+        if found is None:
+            yield HealthCheck("schema", False, "the database holds no tables of this service", "rasp serve makes them")
+            return
+        good = found == SCHEMA_VERSION
+        said = f"version {found}, this program has {SCHEMA_VERSION}"
+        yield HealthCheck("schema", good, said, "" if good else mend_of(found))
+        if not good:
+            return
         if engine.dialect.name == "sqlite":
             yield _integrity(connection)
         named = sa.select(studies.c.id, studies.c.name).where(studies.c.name.is_not(None))
         names = {id: str(name) for id, name in connection.execute(named)}  # rows of deleted ones are going
-        if found >= CHECKSUMS_SINCE:
-            yield _events(connection, names)
+        yield _events(connection, names)
         yield from _snapshots(connection, names)
         if engine.dialect.name == "postgresql":
-            alive = connection.execute(sa.text(ALIVE)).scalars().all() if found >= SERVERS_SINCE else ()
+            alive = connection.execute(sa.text(ALIVE)).scalars().all()
             yield HealthCheck("servers", True, ", ".join(alive) or "none runs on this database")
         yield _content(connection)
 

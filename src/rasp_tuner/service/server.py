@@ -33,7 +33,6 @@ from rasp_tuner.service.http.connection import HttpConnection
 from rasp_tuner.service.http.origins import Origins
 from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
-from rasp_tuner.service.storage.opening import open_tuner
 from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store, plain_errors, sqlite_url
 
 THREAD_SWITCH_S = 0.001  # short, so that the computing writer does not delay the event loop
@@ -53,17 +52,11 @@ class HttpServer(uvicorn.Server):
         self,
         config: uvicorn.Config,
         broadcaster: SseBroadcaster,
-        on_ready: Callable[[], object] | None = None,
         leave: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`leave` is awaited before it stops answering."""
         super().__init__(config)
-        self._broadcaster, self._on_ready, self._leave = broadcaster, on_ready, leave
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self._on_ready is not None and self.started:
-            self._on_ready()
+        self._broadcaster, self._leave = broadcaster, leave
 
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS_BETWEEN_CHECKS == 0:
@@ -87,8 +80,6 @@ def serve(
     database: str | None = None,
     allow_hosts: Iterable[str] = (),
     limits: Limits | None = None,
-    opened: tuple[bytes, str] | None = None,
-    on_ready: Callable[[], object] | None = None,
     on_bound: Callable[[int], object] | None = None,
     advertise: str | None = None,
     lease_s: float = SERVER_LEASE_S,
@@ -96,10 +87,8 @@ def serve(
 ) -> None:
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM.
 
-    opened     a tuner's snapshot, and the name of the study to make of it
     port       0 lets the system choose one
     on_bound   called with the port as soon as it is bound
-    on_ready   called once requests are answered
     advertise  where other servers on the same PostgreSQL reach this one; by default the address it listens on
     lease_s    a server that is silent for so long loses its studies to the others
 
@@ -121,7 +110,7 @@ def serve(
         port = int(listener.getsockname()[1])
         if on_bound is not None:
             on_bound(port)
-        store = Store(address, exclusive=True, lease_s=lease_s)
+        store = Store(address, lease_s=lease_s)
         try:
             lock.note(local_url(host, port), DATABASE if file == (data / DATABASE).resolve() else None)
             warn_if_open(data, file)
@@ -131,8 +120,6 @@ def serve(
                     raise ServeError(
                         f"refusing to listen on {host} without API keys: make one with `rasp keys create --data {data}`"
                     )
-                if opened is not None:
-                    open_tuner(store, *opened)
                 own = advertise or advertised_url(host, port, store.url.host)
                 hosts = {*LOOPBACK, *allow_hosts} | ({host} if not _is_unspecified(host) else set())
                 if store.is_shared:
@@ -156,7 +143,7 @@ def serve(
         keeper = app.service.keeper
         leave = None if keeper is None else keeper.leave
         try:
-            HttpServer(config, app.service.broadcaster, on_ready, leave).run(sockets=[listener])
+            HttpServer(config, app.service.broadcaster, leave).run(sockets=[listener])
         finally:
             if not app.service.writer.stopped_whole:  # also after SIGTERM, which exits with 0 otherwise
                 raise ServeError("not every study could be saved, the log above says why: the next start replays more")

@@ -241,11 +241,10 @@ class Service:
 
         while erased and not await self.submit(finish, writes=True, study=name):
             await asyncio.to_thread(replay.catch_up)
-        backups = await self.submit(lambda work: work.remove_backups(), writes=True)
         until = time.monotonic() + CLEAN_FILES_WAIT_S
         while self.writer.purging and time.monotonic() < until:
             await asyncio.sleep(0.05)
-        return {"erased": erased, "scrubbed": not self.writer.purging, "backups": backups}
+        return {"erased": erased, "scrubbed": not self.writer.purging}
 
     # asks and answers
 

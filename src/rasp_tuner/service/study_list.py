@@ -24,20 +24,11 @@ class ListQuery:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a study in memory is sorted by; valid while it has the same id and events."""
-
-    id: int
-    seq: int
-    places: dict[Sort, float]
-
-
 class StudyDirectory:
     """Remembers the facts of studies in memory, so that a page costs little where few of them changed."""
 
     def __init__(self) -> None:
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[str, tuple[tuple[int, int], dict[Sort, float]]] = {}  # valid while id and events are the same
 
     def page(self, work: UnitOfWork, query: ListQuery) -> tuple[list[str], int]:
         """The names on the page, in order, and how many were found in all; called by the writer."""
@@ -61,7 +52,7 @@ class StudyDirectory:
             order = dict.fromkeys(live, 0.0)
         else:
             self._look(work)
-            order = {name: self._facts[name].places[sort] if name in self._facts else UNKNOWN for name in live}
+            order = {name: self._facts[name][1][sort] if name in self._facts else UNKNOWN for name in live}
         if len(live) + len(cache.away) < len(rows):
             unseen = [name for name in rows if name not in live and name not in cache.away]
             order |= {name: _place_unseen(rows[name], sort) for name in unseen}
@@ -71,12 +62,12 @@ class StudyDirectory:
         live, until = work.cache.live, time.monotonic() + PAGE_S
         self._facts = {name: facts for name, facts in self._facts.items() if name in live}
         for name, study in live.items():
-            before = self._facts.get(name)
-            if before is not None and (before.id, before.seq) == (study.id, study.seq):
+            now = study.id, study.seq
+            if name in self._facts and self._facts[name][0] == now:
                 continue
             if time.monotonic() > until:
                 return  # the rest keeps its place
-            self._facts[name] = Facts(study.id, study.seq, places(study.view(work.now)))
+            self._facts[name] = now, places(study.view(work.now))
 
 
 def _place_unseen(row: StoredStudy, sort: Sort) -> float:

@@ -58,7 +58,7 @@ class Telemetry:
 
 def study_numbers(live: LiveStudy, now: float) -> dict[str, Any]:
     """The numbers of one study."""
-    gate, view = live.history.latest.get("gate"), live.view(now)
+    view = live.view(now)
     return {
         **view,
         "client_asks": view["fallbacks"]["asks"],
@@ -66,7 +66,6 @@ def study_numbers(live: LiveStudy, now: float) -> dict[str, Any]:
         "alerts": len(view["alerts"]),
         "held": view["coverage"]["held"],
         "regret": -live.history.gain,
-        "gate": dict(zip(live.history.experts, gate, strict=True)) if gate else {},
         "diverged": live.counts.diverged,
         "problems": list(live.problems),
     }
@@ -144,11 +143,6 @@ class _StudyCollector:
         waits = {study["name"]: study["waiting"] for study in self._studies if study["approve_s"] is not None}
         yield _gauge("rasp_waiting_for_approval", "Suggestions that wait for a person.", waits)
         yield from self._gains()
-        weights = GaugeMetricFamily("rasp_gate_weight", "Weight of each expert.", labels=["study", "expert"])
-        for study in self._studies:
-            for expert, weight in study["gate"].items():
-                weights.add_metric([study["name"], expert], weight)
-        yield weights
         problems = GaugeMetricFamily(
             "rasp_study_problem",
             "1 for what is wrong with a study; its view says it in words.",

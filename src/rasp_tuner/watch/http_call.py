@@ -1,111 +1,47 @@
 """One HTTP call by a deadline: no redirects, and an answer of limited size."""
 
-import http.client
-import io
+import asyncio
 import os
 import re
-import socket
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, QueryFailed
+from rasp_tuner.http_client import HttpClient
 
 MOST_ANSWER_BYTES = 4_000_000  # of an answer
 FROM_ENVIRONMENT = "env:"
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry a token elsewhere, and turn a POST into a GET."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
-class _Timed(io.RawIOBase):
-    """What a socket receives until a deadline: a timeout of its own starts anew with every byte."""
-
-    def __init__(self, sock: socket.socket, received: Any) -> None:
-        self._sock, self._received = sock, received
-        self._timeout_s = sock.gettimeout() or 0.0
-        self._deadline = time.monotonic() + self._timeout_s
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int | None:
-        left = self._deadline - time.monotonic()
-        if left <= 0.0:
-            raise TimeoutError(f"it took longer than {self._timeout_s:g} s to answer")
-        self._sock.settimeout(left)
-        found: int | None = self._received.readinto(buffer)
-        return found
-
-    def close(self) -> None:
-        self._received.close()
-        super().close()
-
-
-class _Answer(http.client.HTTPResponse):
-    """An answer whose status, headers and body all come before the deadline."""
-
-    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
-        super().__init__(sock, *arguments, **options)
-        self.fp = io.BufferedReader(_Timed(sock, self.fp.detach()))
-
-
-class _Plain(http.client.HTTPConnection):
-    response_class = _Answer
-
-
-class _Secure(http.client.HTTPSConnection):
-    response_class = _Answer
-
-
-class _PlainHandler(urllib.request.HTTPHandler):
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Plain, req)
-
-
-class _SecureHandler(urllib.request.HTTPSHandler):
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Secure, req)
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects, _PlainHandler, _SecureHandler)
-
-
 def call(
-    url: str, headers: Mapping[str, str], timeout_s: float, method: str = "GET", body: bytes | None = None
+    url: str, headers: Mapping[str, str], timeout_s: float, method: str = "GET", body: bytes = b""
 ) -> tuple[int, bytes]:
     """Status and body of the answer, whatever the status; OSError if there is none in time."""
-    request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310 - check_url let it pass
     try:
-        try:
-            answer = _OPENER.open(request, timeout=timeout_s)
-        except urllib.error.HTTPError as error:
-            answer = error  # an answer as well
-        with answer:
-            return answer.status, _read(answer)
-    except http.client.HTTPException as reason:
-        raise OSError(f"it does not speak HTTP: {type(reason).__name__} {reason}".rstrip()) from reason
-    except urllib.error.URLError as reason:
-        raise OSError(reason.reason if isinstance(reason.reason, str) else str(reason.reason)) from reason
+        return asyncio.run(_answer(url, headers, timeout_s, method, body))
+    except TimeoutError as reason:
+        raise OSError(f"it took longer than {timeout_s:g} s to answer") from reason
 
 
-def _read(answer: Any) -> bytes:
-    """The body."""
-    parts, size = [], 0
-    while part := answer.read1(65536):
-        parts.append(part)
-        size += len(part)
-        if size > MOST_ANSWER_BYTES:
-            raise OSError(f"its answer has more than {MOST_ANSWER_BYTES:,} bytes")
-    return b"".join(parts)
+async def _answer(
+    url: str, headers: Mapping[str, str], timeout_s: float, method: str, body: bytes
+) -> tuple[int, bytes]:
+    parts, sent = urlsplit(url), [(name.encode(), text.encode()) for name, text in headers.items()]
+    target = urlunsplit(("", "", parts.path or "/", parts.query, "")).encode()
+    client = HttpClient(proxies=True)
+    found = bytearray()
+    try:
+        async with asyncio.timeout(timeout_s):
+            connection = await client.connect(f"{parts.scheme}://{parts.netloc}")
+            answer = await client.send(connection, method, target, sent, body)
+            async for part in answer.parts():
+                found += part
+                if len(found) > MOST_ANSWER_BYTES:
+                    raise OSError(f"its answer has more than {MOST_ANSWER_BYTES:,} bytes")
+            return answer.status, bytes(found)
+    finally:
+        client.close()
 
 
 def check_url(field: str, given: object) -> str:

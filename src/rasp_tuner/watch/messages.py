@@ -6,9 +6,10 @@ from typing import Any
 
 from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.watch.memory import WatchMemory
-from rasp_tuner.watch.shadow import shadow_gain, shadow_words
 from rasp_tuner.watch.study import Mode, WatchStudy
 
+SHADOW_CONTEXTS = 60  # different ones that situations are made of
+SITUATIONS_SAID = 3
 ROLES = {
     "suggestion": "suggested",
     "default": "the default, to compare with",
@@ -17,7 +18,7 @@ ROLES = {
 }
 
 
-def step_words(entry: Mapping[str, Any], memory: WatchMemory, study: WatchStudy) -> str:
+def step_words(entry: Mapping[str, Any], memory: WatchMemory) -> str:
     """One step on one line."""
     parts = [f"step {entry['step'] + 1} {entry['mode']}"]
     if entry["context"]:
@@ -33,17 +34,27 @@ def step_words(entry: Mapping[str, Any], memory: WatchMemory, study: WatchStudy)
     if "would_try" in entry:
         parts.append(f"would try {settings_words(entry['would_try'])}")
     elif entry["role"] != "frozen":
-        parts.append(gain_words(memory, study, entry["mode"]))
+        parts.append(gain_words(memory, entry["mode"]))
     return " · ".join(parts)
 
 
-def gain_words(memory: WatchMemory, study: WatchStudy, mode: Mode) -> str:
+def gain_words(memory: WatchMemory, mode: Mode) -> str:
     """What was gained so far; of a shadow, what it would gain."""
-    state, name = memory.state, study.objective
     if mode == "shadow":
-        return shadow_words(shadow_gain(list(state.forecasts)), len(state.settings), name)
+        return _shadow_words(memory)
     found = memory.tuner.versus_default()
     return f"against the default: {'not known yet' if found is None else found}"
+
+
+def _shadow_words(memory: WatchMemory) -> str:
+    """What going live would gain, by the forecasts that pages and the dashboard show; often nothing is known."""
+    settings = len(memory.state.settings)
+    if settings <= 1:
+        return "cannot tell what going live would gain: only one setting has run, and nothing is known of others"
+    found = [str(one) for one in memory.tuner.situations(contexts=SHADOW_CONTEXTS) if one.changed][:SITUATIONS_SAID]
+    if not found:
+        return f"nothing better than the default is known, of {settings} settings that have run"
+    return f"going live would gain, by forecast and less what exploring costs: {'; '.join(found)}"
 
 
 def budget_words(memory: WatchMemory) -> str | None:
@@ -71,7 +82,7 @@ def status(
         "parameters": state.in_place,
         "last_good": state.good,
         "default": study.default,
-        "gain": gain_words(memory, study, mode),
+        "gain": gain_words(memory, mode),
         "budget": budget_words(memory),
         "exploring": None if (looks := memory.tuner.looks()) is None else str(looks),
         "problem": problem,

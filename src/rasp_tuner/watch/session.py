@@ -123,7 +123,7 @@ class _Session:
         else:
             self.measured += 1
             self._latest, self._problem = entry, None
-            log.info("%s", step_words(entry, self.memory, self.study))
+            log.info("%s", step_words(entry, self.memory))
             self._roll_back_if_needed(entry)
         self._write_status()
 
@@ -138,7 +138,7 @@ class _Session:
             except SinkFailed as reason:
                 log.error("the parameters to leave in place could not be handed over: %s", reason)
         if state.steps:
-            log.info("%s", gain_words(self.memory, self.study, self.mode))
+            log.info("%s", gain_words(self.memory, self.mode))
         try:
             self.memory.tuner.save(self.memory.folder / "tuner.rasp")
         except SnapshotFileError as reason:

@@ -10,15 +10,12 @@ resumed      somebody did
 checkpoint   the state itself; what the tuner knows is in the file `snapshot` names
 """
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rasp_tuner.space import Params
-from rasp_tuner.watch.shadow import ExpectedGain
 
-FORECASTS_KEPT = 200
 SETTINGS_COUNTED = 20
 
 
@@ -34,7 +31,6 @@ class WatchState:
     rolled_back: str = ""  # why, if it is
     spent_at: float = 0.0  # what the budget must have left; less once somebody has resumed
     broken_in_row: int = 0  # steps that broke a limit, one after the other
-    forecasts: deque[ExpectedGain] = field(default_factory=lambda: deque(maxlen=FORECASTS_KEPT))
     settings: list[Params] = field(default_factory=list)  # different ones that ran, the first few
 
     @classmethod
@@ -61,19 +57,14 @@ class WatchState:
         ran = entry["ran"] or entry["params"]
         if ran not in self.settings and len(self.settings) < SETTINGS_COUNTED:
             self.settings.append(ran)
-        if entry["forecast"] is not None:
-            self.forecasts.append(ExpectedGain(*entry["forecast"]))
         if entry["role"] == "suggestion":
             self.broken_in_row = self.broken_in_row + 1 if entry["broken"] else 0
         if entry["good"]:
             self.good = ran  # which may not be what was handed over
 
     def to_json(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**fields, "forecasts": list(self.forecasts)}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "WatchState":
-        fields = dict(data)
-        forecasts = deque((ExpectedGain(*one) for one in fields.pop("forecasts")), maxlen=FORECASTS_KEPT)
-        return cls(**fields, forecasts=forecasts)
+        return cls(**data)

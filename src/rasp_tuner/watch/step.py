@@ -18,7 +18,6 @@ from rasp_tuner.watch.delivery import Delivery
 from rasp_tuner.watch.looks import Ended, WindowLooks
 from rasp_tuner.watch.memory import WatchMemory
 from rasp_tuner.watch.reader import ContextValue, Reader, changed
-from rasp_tuner.watch.shadow import forecast
 from rasp_tuner.watch.study import Mode, WatchStudy
 
 log = logging.getLogger("rasp_tuner.watch")
@@ -58,8 +57,6 @@ class Stepper:
             raise
         finally:
             self._asked = None
-        if self.mode == "shadow":
-            entry["forecast"] = self._forecast(context, entry["ran"] or entry["params"])
         self.memory.write(entry)
         return entry
 
@@ -154,7 +151,6 @@ class Stepper:
             "control": control,
             "broken": broken,
             "good": role != "observed" and (is_default or not (broken or is_worse(kinds, metrics, levels))),
-            "forecast": None,
         }
 
     def _level(self, levels: Levels) -> float | None:
@@ -175,16 +171,6 @@ class Stepper:
                 raise NoData("changed", f"the context changed during the window: {moved}")
             log.info("the context changed during the window: %s; the one at its start counts", moved)
         return after
-
-    def _forecast(self, context: Context, running: Params) -> tuple[float, float, bool] | None:
-        """What the recommendation would gain here over what runs."""
-        name = self.study.objective
-        found = self.memory.tuner.what_if(context or None, running)
-        runs, best = found.given, found.recommended
-        if name not in runs.metrics:
-            return None
-        same = best.params == runs.params
-        return forecast(runs.metrics[name], best.metrics[name], same, self.study.metrics[name].metric.direction)
 
 
 def broken_limits(

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rasp_lab.cli.table import parse_default
+from rasp_lab.cli.table import parse_default, parse_metrics
 from rasp_tuner.cli import app
-from rasp_tuner.cli.lists import parse_metrics, words
+from rasp_tuner.cli.lists import words
 from rasp_tuner.errors import InvalidValue
 
 

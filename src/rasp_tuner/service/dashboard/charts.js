@@ -2,7 +2,7 @@
 
 import { Clock } from "./clock.js";
 import { h } from "./dom.js";
-import { CalibrationPlot, GatePlot, MemoryPlot, NoveltyPlot, RegimePlot } from "./tuner_charts.js";
+import { CalibrationPlot, NoveltyPlot, RegimePlot } from "./tuner_charts.js";
 import { ChoicePlot, GainPlot, LinePlot } from "./line_charts.js";
 import { letter } from "./regime_names.js";
 import { Situations } from "./situations.js";
@@ -25,8 +25,6 @@ export class Charts {
   constructor(view) {
     this.view = view;
     this.regime = null;
-    this.ranked = false;
-    this.latest = null; // the memory as last fetched
     this.ranks = new Map(); // regime label -> 0, 1, ... in order of appearance
     this.metrics = Object.entries(view.metrics);
     const [only] = this.metrics.length === 1 && view.preset === "default" ? this.metrics : [null];
@@ -54,12 +52,6 @@ export class Charts {
       height: 210,
     });
     this.knobs = Object.entries(view.space).map(([name, knob]) => [name, this.knob(name, knob)]);
-    this.memory = new MemoryPlot({
-      title: "Memory",
-      note: "situations remembered; size is visits, colour is situation",
-      height: 300,
-    });
-    this.gate = new GatePlot({ title: "Gate", note: "how much each kind of expert counts", height: 240 });
     this.calibration = new CalibrationPlot({
       title: "Calibration",
       note: "outcomes inside the predicted interval",
@@ -79,12 +71,7 @@ export class Charts {
       ),
       section("Situations", "", this.regimes.element, this.situations.element, this.novelty.element),
       section("Knobs", "Dashed is the default; the shade is the range within a piece of time.", this.knobGrid()),
-      section(
-        "Inside the tuner",
-        "",
-        this.gate.element,
-        h("div", { class: "grid map" }, this.memory.element, this.calibration.element),
-      ),
+      section("Forecasts", "", h("div", { class: "grid map" }, this.calibration.element)),
     );
   }
 
@@ -114,7 +101,7 @@ export class Charts {
   }
 
   showHistory(history, range) {
-    const { steps, bucket, series, gate, events, calibration } = history;
+    const { steps, bucket, series, events, calibration } = history;
     this.history = history;
     const clock = new Clock(history, range);
     this.ranks = new Map(
@@ -136,18 +123,7 @@ export class Charts {
     this.novelty.set({ ...common, series: series.novelty, events: inside }, `${key} ${marks}`);
     for (const [name, plot] of this.knobs)
       plot.set({ ...common, series: series[`param:${name}`], level: this.level(name) }, key);
-    this.gate.set({ ...common, ...families(gate) }, key);
-    this.ranked = true;
-    if (this.latest) this.showMemory(this.latest); // regimes may have become one meanwhile
     this.calibration.set(calibration, `${calibration.count} ${calibration.observed}`);
-  }
-
-  showMemory(memory) {
-    this.latest = memory;
-    if (!this.ranked) return; // history names the regimes
-    const { slots, explained } = memory;
-    const ranked = slots.map((slot) => ({ ...slot, rank: this.rank(slot.regime) }));
-    this.memory.set({ slots: ranked, explained }, JSON.stringify(ranked));
   }
 
   /** The default of a knob as its chart draws it. */
@@ -177,26 +153,4 @@ function summed({ step, mean }, { first, steps, bucket, gain_total: total }) {
   const rest = first ? 0 : total - sum; // steps that were not judged inside a piece are not told apart from others
   const at = step.map((from) => Math.min(from + bucket, steps) - 1);
   return { at, total: sums.map((x, i) => x + (rest * (i + 1)) / sums.length) };
-}
-
-/** Experts that differ only in what stands in brackets are shown as one; the smallest of many as "others". */
-function families({ experts, step, weights }) {
-  const names = [...new Set(experts.map((name) => name.replace(/ \([^)]*\)$/, "")))];
-  const places = experts.map((name) => names.indexOf(name.replace(/ \([^)]*\)$/, "")));
-  const rows = weights.map((row) => {
-    const sums = names.map(() => 0);
-    row.forEach((weight, e) => (sums[places[e]] += weight));
-    return sums;
-  });
-  if (names.length <= 7) return { names, step, weights: rows };
-  const size = names.map((_, e) => rows.reduce((sum, row) => sum + row[e], 0));
-  const kept = names
-    .map((_, e) => e)
-    .sort((a, b) => size[b] - size[a])
-    .slice(0, 6);
-  return {
-    names: [...kept.map((e) => names[e]), "others"],
-    step,
-    weights: rows.map((row) => [...kept.map((e) => row[e]), Math.max(0, 1 - kept.reduce((sum, e) => sum + row[e], 0))]),
-  };
 }

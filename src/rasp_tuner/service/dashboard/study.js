@@ -100,11 +100,6 @@ class StudyPage {
     ]);
     this.parts = {
       history: new Part(() => this.getHistory(), (got) => this.showHistory(got), LEAST_MS),
-      memory: new Part(
-        () => get(path(name, "/memory")),
-        (got) => this.charts.showMemory(got),
-        3 * LEAST_MS,
-      ),
       situations: new Part(
         () => get(path(name, "/situations")),
         (got) => this.recommended.show(got),

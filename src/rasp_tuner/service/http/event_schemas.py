@@ -21,7 +21,6 @@ from rasp_tuner.service.http.schemas import (
 from rasp_tuner.service.study.events import Kind
 
 MAX_ASKS = 10**15  # numbered in one study: an id has few enough digits to be told
-MAX_SNAPSHOT_CHARS = 100_000_000  # of a saved tuner, in base64
 
 Count = Annotated[int, Field(ge=0, le=MAX_ASKS)]
 Time = Annotated[float, Field(ge=0.0, le=1e11, allow_inf_nan=False)]  # unix seconds, of three thousand years
@@ -88,10 +87,6 @@ class ForgotBody(StrictModel):
     records: Count
 
 
-class OpenedBody(StrictModel):
-    tuner: str = Field(max_length=MAX_SNAPSHOT_CHARS)
-
-
 BODIES: dict[Kind, type[StrictModel]] = {
     "ask": AskBody,
     "tell": TellBody,
@@ -103,7 +98,6 @@ BODIES: dict[Kind, type[StrictModel]] = {
     "approve": ApproveBody,
     "refuse": RefuseBody,
     "forgot": ForgotBody,
-    "opened": OpenedBody,
 }
 
 

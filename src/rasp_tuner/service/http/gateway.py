@@ -74,6 +74,7 @@ class Gateway:
         if len(request.query_string) > MAX_QUERY_BYTES:
             raise HttpError(414, "too_large", f"the query may have at most {MAX_QUERY_BYTES} bytes")
         route, request.parameters = match_route(request.method, request.path)
+        request.study = request.parameters.get("name", "")
         if route.method != "GET" and (b"origin" in headers or b"sec-fetch-site" in headers):
             self._check_origin(request)
         caller = request.caller = self._caller(request, route)
@@ -137,7 +138,7 @@ class Gateway:
                     if has_moved:
                         raise
             if FALLBACKS_HEADER in request.headers and route.needs == "write":  # who may only read raises no alerts
-                self._service.add_fallbacks(request.parameters.get("name", ""), request.headers[FALLBACKS_HEADER])
+                self._service.add_fallbacks(request.study, request.headers[FALLBACKS_HEADER])
             response = answer if isinstance(answer, Response) else Response(dumps(answer))
         except RaspError as error:
             return self.refuse(service_errors.as_service_error(error), request)

@@ -43,11 +43,8 @@ class Request:
     held: HeldBody | None = None  # what counts the bytes of its body
     account: str = ""  # whose share of streams and requests it takes: the caller's key, or an address without keys
     parameters: Mapping[str, str] = field(default_factory=dict)  # of the path
+    study: str = ""  # that the path names
     again: "Callable[[Route, Request], Awaitable[Response]] | None" = None  # answers a part of it; see `has_parts`
-
-    @property
-    def study(self) -> str:
-        return self.parameters["name"]
 
     @property
     def query(self) -> dict[str, str]:

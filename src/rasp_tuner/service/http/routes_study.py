@@ -13,7 +13,6 @@ from rasp_tuner.service.http.schemas import (
     AskBatch,
     ExplainedSuggestion,
     HistoryView,
-    MemoryView,
     Observe,
     Observed,
     Partial,
@@ -124,10 +123,6 @@ async def situations(service: Service, request: Request, _: None) -> Any:
     return {"situations": await service.read(request.study, lambda live, _: live.situations())}
 
 
-async def memory(service: Service, request: Request, _: None) -> Any:
-    return await service.read(request.study, lambda live, _: live.history.memory_map(live.tuner))
-
-
 async def live(service: Service, request: Request, _: None) -> Response:
     name = request.study
     latest = await service.read(name, lambda live, _: live_row(live))  # a 404 now instead of an empty stream
@@ -161,6 +156,5 @@ ROUTES = [
     get(
         f"{STUDY}/situations", "read", situations, "What is recommended where, and what it gains", gives=SituationGains
     ),
-    get(f"{STUDY}/memory", "read", memory, "Situations in memory", gives=MemoryView),
     get(f"{STUDY}/live", "read", live, "Server-sent events", gives=EVENT_STREAM),
 ]

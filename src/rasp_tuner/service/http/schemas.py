@@ -225,7 +225,6 @@ class Forget(StrictModel):
 class Forgotten(LazyModel):
     erased: int = Field(description="Records.")
     scrubbed: bool = Field(description="Whether the files are clean; if not, they will be shortly.")
-    backups: list[str] = Field(description="Removed backups, which migrations had made.")
 
 
 class Suggested(LazyModel):
@@ -437,12 +436,6 @@ class Series(LazyModel):
     max: list[float]
 
 
-class Gate(LazyModel):
-    experts: list[str]
-    step: list[int]
-    weights: list[list[float]]
-
-
 class HistoryView(LazyModel):
     steps: int
     first: int = Field(description="The first step shown.")
@@ -450,7 +443,6 @@ class HistoryView(LazyModel):
     times: Times
     gain_total: float = Field(description="Of one metric in its unit; of several the sum of their mean shares.")
     series: dict[str, Series]
-    gate: Gate
     regimes: list[dict[str, int]]
     situations: list[SituationView]
     events: list[dict[str, Any]] = Field(
@@ -478,19 +470,6 @@ class SituationGain(LazyModel):
 
 class SituationGains(LazyModel):
     situations: list[SituationGain]
-
-
-class SlotView(LazyModel):
-    x: float
-    y: float
-    visits: float
-    regime: int
-    last_visit: int | None
-
-
-class MemoryView(LazyModel):
-    slots: list[SlotView]
-    explained: float
 
 
 class ErrorBody(LazyModel):

@@ -76,5 +76,4 @@ class RetentionTask:
             self._pool.submit(self._run, replay, replay.catch_up)
             return
         self._replay = None
-        work.remove_backups()
         work.audit("server", "records outlived", f"{replay.name}: {replay.erased}")

@@ -5,17 +5,14 @@ are rewritten, and columns with user values have no statistics, because those wo
 write-ahead log and its archives keep erased values until they are recycled; a client cannot change that.
 """
 
-import re
 import sqlite3
 from collections.abc import Sequence
-from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 ERASED_TABLES = ("events", "snapshots", "studies")
 VALUE_COLUMNS = (("events", "body"), ("events", "key"), ("snapshots", "data"))
-BACKUP_SCHEMA = r"rasp_backup_v\d+_.*"
 
 
 def disable_statistics(engine: sa.Engine) -> None:
@@ -43,20 +40,6 @@ def truncate_wal(engine: sa.Engine) -> None:
         busy, *_ = _outside_transaction(engine, ["PRAGMA wal_checkpoint(TRUNCATE)"])
         if busy:
             raise OperationalError("wal_checkpoint", {}, RuntimeError("a reader is in the way"))
-
-
-def remove_backups(connection: sa.Connection) -> list[str]:
-    """Remove the backups that migrations made; returns their names."""
-    if connection.dialect.name == "sqlite":
-        file = Path(connection.engine.url.database or "")
-        found = sorted(file.parent.glob(f"{file.name}.v*-*.bak"))
-        for copy in found:
-            copy.unlink()
-        return [copy.name for copy in found]
-    schemas = [name for name in sa.inspect(connection).get_schema_names() if re.fullmatch(BACKUP_SCHEMA, name)]
-    for schema in schemas:
-        connection.execute(sa.schema.DropSchema(schema, cascade=True))
-    return schemas
 
 
 def _outside_transaction(engine: sa.Engine, statements: Sequence[str]) -> tuple[int, ...]:

@@ -22,10 +22,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from rasp_tuner.errors import InvalidValue, RaspError
 from rasp_tuner.service.data_folder_lock import DATABASE, database_is_lost, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
-from rasp_tuner.service.storage import migration, secure_delete
+from rasp_tuner.service.storage import schema_version, secure_delete
 from rasp_tuner.service.storage.event_rows import DamagedEvent, event_of, event_row
 from rasp_tuner.service.storage.file_watch import FilesGone, FileWatch
-from rasp_tuner.service.storage.postgres import DatabaseTaken, postgres_engine, share_with_servers
+from rasp_tuner.service.storage.postgres import postgres_engine
 from rasp_tuner.service.storage.tables import audit, events, keys, snapshots, studies
 from rasp_tuner.service.study.events import Event
 
@@ -75,8 +75,7 @@ class KeyRow:
 class Store:
     """Rows in, rows out; raises SQLAlchemyError where the database fails."""
 
-    def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = SERVER_LEASE_S) -> None:
-        """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
+    def __init__(self, url: str, *, lease_s: float = SERVER_LEASE_S) -> None:
         self.url = sa.make_url(url)
         self.is_shared = self.url.get_backend_name() == "postgresql"  # several servers may use it
         self._watch: FileWatch | None = None
@@ -89,22 +88,14 @@ class Store:
         self._readers = _engine(self.url, writes=False, lease_s=lease_s)
         self._writer = _engine(self.url, writes=True, lease_s=lease_s)
         try:
-            with plain_errors(self.url):
-                with self._slow_work() as engine:
-                    migration.prepare(engine)
-                    secure_delete.disable_statistics(engine)
-                if exclusive and self.is_shared:
-                    share_with_servers(self._writer)
-                migration.check_version(self._writer)  # again: a newer program may have migrated it meanwhile
+            with plain_errors(self.url), self._slow_work() as engine:
+                schema_version.prepare(engine)
+                secure_delete.disable_statistics(engine)
             if file is not None:
                 self._watch = FileWatch(file)
         except BaseException:
             self.close()
             raise
-
-    @classmethod
-    def in_folder(cls, folder: Path) -> "Store":
-        return cls(sqlite_url(folder))
 
     def close(self) -> None:
         self._readers.dispose()
@@ -200,10 +191,6 @@ class Store:
             connection.execute(sa.delete(studies).where(studies.c.id.in_(purged)))
         secure_delete.truncate_wal(self._writer)
 
-    def remove_backups(self, connection: sa.Connection) -> list[str]:
-        """Remove the backups that migrations made, which hold erased records; returns their names."""
-        return secure_delete.remove_backups(connection)
-
     # events
 
     def append(self, connection: sa.Connection, entries: Sequence[tuple[int, Event]]) -> None:
@@ -273,11 +260,6 @@ class Store:
         with self.reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else event_of(row)
-
-    def last_seq(self, study: int) -> int:
-        query = sa.select(sa.func.max(events.c.seq)).where(events.c.study == study)
-        with self.reading() as connection:
-            return connection.execute(query).scalar() or 0
 
     # snapshots
 
@@ -355,12 +337,12 @@ class Store:
 def is_outage(error: Exception) -> bool:
     """Whether the database failed, rather than refused what it was given."""
     refused = sa.exc.DataError | sa.exc.IntegrityError | sa.exc.ProgrammingError | sa.exc.NotSupportedError
-    return isinstance(error, SQLAlchemyError | DatabaseTaken) and not isinstance(error, refused)
+    return isinstance(error, SQLAlchemyError) and not isinstance(error, refused)
 
 
 def outage_in_words(error: Exception) -> str:
     """What /readyz says of a write that failed."""
-    return str(error) if isinstance(error, DatabaseTaken | FilesGone) else "the database cannot be written"
+    return str(error) if isinstance(error, FilesGone) else "the database cannot be written"
 
 
 def is_damage(error: Exception) -> bool:

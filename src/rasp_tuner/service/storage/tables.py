@@ -1,4 +1,4 @@
-"""The tables. `SCHEMA_VERSION` counts their changes; migration.py upgrades older databases."""
+"""The tables. `SCHEMA_VERSION` counts their changes; schema_version.py refuses other versions."""
 
 import sqlalchemy as sa
 
@@ -44,7 +44,7 @@ events = sa.Table(
 sa.Index("events_ask", events.c.study, events.c.ask, sqlite_where=events.c.ask.is_not(None))
 events_key = sa.Index(
     "events_key", events.c.study, events.c.key, unique=True, sqlite_where=events.c.key.is_not(None)
-)  # migration.py sets the same condition for PostgreSQL: set here, its dialect would be loaded at every start
+)  # schema_version.py sets the same condition for PostgreSQL: set here, its dialect would be loaded at every start
 
 snapshots = sa.Table(
     "snapshots",

@@ -4,7 +4,7 @@ import logging
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Final
 
 import sqlalchemy as sa
@@ -57,17 +57,14 @@ class UnitOfWork:
         self._epochs: dict[int, int] = {}  # of studies with events
         self._handed_over: list[tuple[StoredStudy, str | None]] = []  # with their new owners
 
-    @contextmanager
-    def job(self) -> Iterator[JobChanges]:
-        """The changes of one job; `undo_job` takes them back."""
-        job = self._job = JobChanges(len(self._entries))
-        try:
-            yield job
-            if job.savepoint is not None:
-                job.savepoint.commit()
-        finally:
-            self._job = None
-            self._writable |= job.studies
+    def begin_job(self) -> JobChanges:
+        """What one job changes from now on, until `end_job`; `undo_job` takes it back."""
+        self._job = JobChanges(len(self._entries))
+        return self._job
+
+    def end_job(self, job: JobChanges) -> None:
+        self._job = None
+        self._writable |= job.studies
 
     def undo_job(self, job: JobChanges) -> None:
         """Take back what a job did that failed half-way. Studies it touched must be loaded again."""
@@ -167,9 +164,6 @@ class UnitOfWork:
         counts = Counter(map(operator.itemgetter(0), self._entries))
         for live in self.changed.values():
             yield live, counts[live.id] / max(len(self._entries), 1)
-
-    def remove_backups(self) -> list[str]:
-        return self.store.remove_backups(self.connection())
 
     def delete_study(self, name: str) -> None:
         """Delete a study, also a damaged one; raises NotFound if there is none."""

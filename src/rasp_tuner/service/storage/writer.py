@@ -246,16 +246,20 @@ class Writer(threading.Thread):
 
     def _run_job(self, job: WriterJob, work: UnitOfWork) -> tuple[JobChanges, Any]:
         """What a job has changed, and its answer; if it fails, its changes are undone."""
-        changes = JobChanges(0)
+        changes = work.begin_job()
         try:
-            with work.job() as changes:
-                if job.writes and self.failing:
-                    raise service_errors.storage_failed()
-                return changes, job.run(work)
+            if job.writes and self.failing:
+                raise service_errors.storage_failed()
+            answer = job.run(work)
+            if changes.savepoint is not None:
+                changes.savepoint.commit()
+            return changes, answer
         except RaspError as error:
-            answer: RaspError = error
+            answer = error
         except Exception as error:  # noqa: BLE001 - hurts only this job; it is logged
             answer = self._failed_job(job, error)
+        finally:
+            work.end_job(changes)
         if isinstance(answer, ServerFailed | Unavailable) or changes.savepoint is not None:
             work.undo_job(changes)
         return changes, answer

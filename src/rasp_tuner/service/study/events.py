@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 Kind = Literal[
-    "ask", "tell", "failed", "observe", "sums", "freeze", "unfreeze", "approve", "refuse", "forgot", "opened"
+    "ask", "tell", "failed", "observe", "sums", "freeze", "unfreeze", "approve", "refuse", "forgot"
 ]  # fmt: skip
 LONGEST_ACTOR = 64  # characters
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -28,7 +28,6 @@ class Event:
     refuse    id, params: the settings that must not run; until: and not before this time; by
     forgot    first event of a log from which records were erased; `handed`: ask numbers below it may be missing and
               are not reused; `records`: how many were erased so far
-    opened    before any record; `tuner`: the snapshot that the study begins with, in base64 (from_saved_tuner.py)
     """
 
     seq: int  # 1, 2, ... within the study

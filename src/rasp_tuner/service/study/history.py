@@ -5,7 +5,7 @@ the step's context, less what came. What nobody asked for has none.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from rasp_tuner.history.visits import StepSeen
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.study_visits import StudyVisits
 from rasp_tuner.service.study.trace import LatestSteps, Trace, TraceWindow, bounded
-from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Why
 
 MAX_MARKS = 300  # newest events shown on the timeline
@@ -40,20 +39,19 @@ class Step(NamedTuple):
     why: Why | None  # as it was chosen; None of an observation
     gains: Mapping[str, StepGain]  # beside the default, by metric; empty where that is not known
     late: bool = False
-    known_context: bool = True
     relevance: Array | None = None  # of each dimension of the context, as learned by then
 
 
 class StudyHistory:
     """Series, regimes, marks, calibration. Every event that changes the tuner is passed to `add_step` or `add_mark`."""
 
-    def __init__(self, definition: StudyDefinition, experts: Sequence[str]) -> None:
-        self._definition, self.experts = definition, tuple(experts)
+    def __init__(self, definition: StudyDefinition) -> None:
+        self._definition = definition
         self._one_metric = len(definition.metrics) == 1
         self._encoder = context_encoder(definition.context)
         self._choices = {name: knob.get("choices") for name, knob in definition.space.items()}
         self._shown = _shown_series(definition) + [f"gain:{name}" for name in definition.metrics]
-        series = ["at", *self._shown, *(f"gate:{i}" for i in range(len(self.experts)))]
+        series = ["at", *self._shown]
         self.trace, self.latest_steps = Trace(series), LatestSteps(series)
         self.regimes, self.visits = RegimeTimeline(self._encoder.dim), StudyVisits(definition.space)
         self.marks: list[dict[str, Any]] = []
@@ -64,12 +62,12 @@ class StudyHistory:
 
     def add_step(self, told: Step) -> None:
         """Add a step."""
-        at, context, params, metrics, reasons, gains, late, known_context, relevance = told
+        at, context, params, metrics, reasons, gains, late, relevance = told
         why = None if reasons is None else reasons.explanation()
         step, names = self.trace.steps, self._definition.metrics
-        regime = self._regime(context, relevance) if known_context else None
+        regime = self._regime(context, relevance)
         error = self._error(metrics, why)
-        if regime is not None and why is not None and not self.regimes.stray:
+        if why is not None and not self.regimes.stray:
             value = None if self._definition.preset == "paper" else error  # its errors are relative to their time
             seen = StepSeen(step, at, FAILED if metrics is None else value, dict(params))
             self.visits.add(self.regimes.situations[regime], seen)
@@ -81,8 +79,7 @@ class StudyHistory:
         values += [gains[name].level if name in gains else None for name in names]
         values += [self._param_as_number(name, params) for name in self._definition.space]
         values += [gains[name].gain if name in gains else None for name in names]
-        gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
-        row = np.array([*values, *gate], dtype=np.float64)
+        row = np.array(values, dtype=np.float64)
         self.trace.add(row)
         self.latest_steps.add(row)
         self.gain = bounded(self.gain + (gain or 0.0) * max((one.weight for one in gains.values()), default=0))
@@ -105,30 +102,11 @@ class StudyHistory:
             "novelty": novelty,
             "metrics": metrics,
             "params": params,
-            "regime": None if regime is None else self.regimes.situations[regime],
+            "regime": self.regimes.situations[regime],
             "path": "observed" if why is None else why.path,
             "failed": metrics is None,
             "late": late,
-            "gate": gate if gate and gate[0] is not None else None,
         }
-
-    def add_earlier_step(self, at: float, why: Explanation) -> dict[str, float] | None:
-        """Add a step by the explanation that a saved tuner has of it; its metrics, as far as known; None if it failed.
-
-        Its context is not known, and of several metrics only the error is.
-        """
-        params, metrics = why.params if why.ran is None else why.ran, None
-        if why.failure is None:
-            sign = 1.0 if why.direction == "min" else -1.0
-            metrics = {} if why.metric is None or why.error is None else {why.metric: sign * why.error}
-        gains = {}
-        if why.metric is not None and why.level is not None and why.error is not None and metrics:
-            sign = 1.0 if why.direction == "min" else -1.0
-            gain = 0.0 if params == self._definition.default else why.level - why.error
-            gains[why.metric] = StepGain(sign * why.level, gain, 1)
-        self.add_step(Step(at, None, params or {}, metrics, why, gains, known_context=False))
-        self.latest = {}  # nothing has happened here yet
-        return metrics
 
     def add_mark(self, at: float, kind: str, by: str | None = None) -> None:
         """Add an event that is no step: freeze, default, unfreeze, approved, refused."""
@@ -137,8 +115,7 @@ class StudyHistory:
     def chart_data(self, points: int, since: float | None = None) -> dict[str, Any]:
         """The answer to GET history; `since`: only steps from that moment on, in unix seconds."""
         window = self.trace.window(points) if since is None else self._window_since(since, points)
-        steps, weights = window.means([f"gate:{i}" for i in range(len(self.experts))])
-        total, before = self.calibration[0], self.trace.steps - self.regimes.steps  # steps without a context
+        total = self.calibration[0]
         times = window.points("at")
         return {
             "steps": self.trace.steps,
@@ -147,10 +124,8 @@ class StudyHistory:
             "times": {"step": times["step"], "first": times["min"], "last": times["max"]},
             "gain_total": self.gain,
             "series": {name: window.points(name) for name in self._shown},
-            "gate": {"experts": list(self.experts), "step": steps, "weights": weights},
             "regimes": [
-                {"regime": label, "from": before + start, "to": before + end}
-                for label, start, end in self.regimes.situation_segments()
+                {"regime": label, "from": start, "to": end} for label, start, end in self.regimes.situation_segments()
             ],
             "situations": self.visits.situations_met(),
             "events": sorted([*self.marks, *self.visits.events()], key=lambda event: int(event["step"])),
@@ -174,26 +149,6 @@ class StudyHistory:
         return {
             "failure_share": self.failure_share,
             "coverage": {"forecasts": forecasts, "held": within / forecasts if forecasts else None},
-        }
-
-    def memory_map(self, tuner: Tuner) -> dict[str, Any]:
-        """The answer to GET memory: the slots on the two axes along which they differ most."""
-        slots = tuner.slots()
-        x, explained = _principal_axes(slots.contexts)
-        regimes = self.regimes.nearest_situations(slots.contexts)
-        latest = self.trace.steps - 1
-        return {
-            "slots": [
-                {
-                    "x": float(x[i, 0]),
-                    "y": float(x[i, 1]),
-                    "visits": float(slots.visits[i]),
-                    "regime": regimes[i],
-                    "last_visit": None if np.isnan(slots.last[i]) else max(int(latest - slots.last[i]), 0),
-                }
-                for i in range(len(regimes))
-            ],
-            "explained": explained,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -228,15 +183,8 @@ class StudyHistory:
             self.visits.merge(gone, kept)
         return regime
 
-    def situation_of(self, context: Any) -> int | None:
-        """The situation that a context belongs to, if it is a known one."""
-        return self.regimes.known_situation(self._encoder.encode_readonly(context)) if self._encoder.dim else None
-
     def with_visits(self, why: Explanation, context: Any, asked_at: float) -> Explanation:
-        """An explanation that says, with dates, whether the situation had been seen before.
-
-        The same one where there is no context, as of suggestions that a saved tuner had made.
-        """
+        """An explanation that says, with dates, whether the situation had been seen before."""
         if context is None or not (self._encoder.dim and why.in_context):
             return why
         regime = self.situation(context)
@@ -245,7 +193,7 @@ class StudyHistory:
 
     def situation(self, context: Any) -> int | None:
         """The situation that a context belongs to; None if it is far from all that were met."""
-        return self.regimes.known_situation(self._encoder.encode_readonly(context))
+        return self.regimes.known_situation(self._encoder.encode_readonly(context)) if self._encoder.dim else None
 
     def _joint(self, gains: Mapping[str, StepGain]) -> float | None:
         """One number for all metrics: the gain itself of one; of several the weighted mean of their shares."""
@@ -309,21 +257,3 @@ def _shown_series(definition: StudyDefinition) -> list[str]:
     series += [f"metric:{name}" for name in definition.metrics]
     series += [f"default:{name}" for name in definition.metrics]
     return series + [f"param:{name}" for name in definition.space]
-
-
-def _principal_axes(contexts: Array) -> tuple[Array, float]:
-    """Standardised contexts [n, d_c] on their first two principal axes [n, 2], and the explained share of variance."""
-    n = len(contexts)
-    flat = np.zeros((n, 2))
-    if n < 2 or not contexts.shape[1]:
-        return flat, 1.0
-    spread = contexts.std(axis=0)
-    centred = np.where(spread > 0.0, (contexts - contexts.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0), 0.0)
-    _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
-    total = float((sizes**2).sum())
-    if total <= 0.0:
-        return flat, 1.0
-    for i, axis in enumerate(axes[:2]):
-        sign = 1.0 if axis[int(np.abs(axis).argmax())] >= 0.0 else -1.0  # so that the map does not flip
-        flat[:, i] = centred @ axis * sign
-    return flat, float((sizes[:2] ** 2).sum()) / total

@@ -5,7 +5,7 @@ it. A command (ask, tell, observe, freeze) returns the event to log, or None if 
 and changes nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from rasp_tuner.service.study.event_time import has_expired_records, next_time
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.flag_leases import FlagLeases
-from rasp_tuner.service.study.from_saved_tuner import explained, tuner_of
 from rasp_tuner.service.study.history import Step, StudyHistory
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
 from rasp_tuner.space import Space
@@ -67,7 +66,7 @@ class LiveStudy:
     def __init__(self, id: int, definition: StudyDefinition, created: float, tuner: Tuner | None = None) -> None:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
-        self._history = StudyHistory(definition, self.tuner.experts)
+        self._history = StudyHistory(definition)
         self._steps_to_chart: list[Step] = []  # one after another they cost twice as much
         self._wire = definition.to_wire()
         self._space = Space.from_json(definition.space)
@@ -226,62 +225,28 @@ class LiveStudy:
         self.counts.erased = whole("records", event.body["records"], 0, 2**62)
         self._advance(event)
 
-    def _apply_opened(self, event: Event) -> None:
-        """Begin with the tuner that the event holds."""
-        if self.counts.asks or self.tuner.learned:
-            raise ValueError(f"event {event.seq}: a study can only begin with a saved tuner")
-        self.tuner = tuner = tuner_of(event, self.definition)
-        failures = 0
-        for number, params, why in explained(tuner):
-            record = SuggestionRecord(number, event.at, None, params, inner=number, ran=why.ran)
-            if why.path != "pending":
-                metrics = self.history.add_earlier_step(event.at, why)
-                failures += metrics is None
-                answer = replace(record, status="failed" if metrics is None else "told")
-                record = replace(answer, metrics=metrics or None, reason=why.failure)
-            self.list_suggestion(record)
-        answered = min(tuner.asked - len(tuner.pending), tuner.learned)
-        self.next_ask = max(self.next_ask, tuner.asked)
-        self.counts.asks = tuner.asked
-        self.counts.tells = answered - failures
-        self.counts.failures = failures
-        self.counts.dropped = tuner.asked - answered
-        self.counts.observations = tuner.learned - answered
-        self._advance(event)
-
     def _apply_tell(self, event: Event) -> None:
-        record = self._ask_answered_by(event)
-        metrics, stopped, control = event.body["metrics"], event.body.get("stopped") is True, event.body.get("control")
-
-        def tell(id: str) -> None:
-            self.tuner.tell(id, metrics, record.ran, stopped=stopped, control=control)
-
-        why = self._learn(record, tell, metrics, stopped)
-        answered = replace(record, status="told", metrics=metrics, stopped=stopped, control=control)
+        """An answer: metrics, or that the run failed."""
+        record, body, failed = self._ask_answered_by(event), event.body, event.kind == "failed"
+        metrics, reason = (None, body["reason"]) if failed else (body["metrics"], None)
+        stopped, control = body.get("stopped") is True, body.get("control")
+        answered = replace(
+            record,
+            status="failed" if failed else "told",
+            metrics=metrics,
+            reason=reason,
+            stopped=stopped,
+            control=control,
+        )
+        why = self._learn(answered)
         late = self._close_ask(event, answered)
-        self.counts.tells += 1
-        self._chart(
-            Step(
-                event.at,
-                record.context,
-                record.learned_params,
-                metrics,
-                why,
-                {} if why is None else self.tuner.latest_step_gain(),
-                late,
-                relevance=self.tuner.relevance(),
-            )
-        )
+        self.counts.tells += not failed
+        self.counts.failures += failed
+        gains = {} if why is None or failed else self.tuner.latest_step_gain()
+        ran, relevance = record.learned_params, self.tuner.relevance()
+        self._chart(Step(event.at, record.context, ran, metrics, why, gains, late, relevance))
 
-    def _apply_failed(self, event: Event) -> None:
-        record = self._ask_answered_by(event)
-        reason = event.body["reason"]
-        why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
-        late = self._close_ask(event, replace(record, status="failed", reason=reason))
-        self.counts.failures += 1
-        self._chart(
-            Step(event.at, record.context, record.learned_params, None, why, {}, late, relevance=self.tuner.relevance())
-        )
+    _apply_failed = _apply_tell
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
@@ -449,7 +414,7 @@ class LiveStudy:
         """The contexts of each situation in words, of the latest suggestions."""
         met: dict[int, list[Mapping[str, Any]]] = {}
         for record in self.recent.values():
-            if isinstance(record.context, Mapping) and (label := self.history.situation_of(record.context)) is not None:
+            if isinstance(record.context, Mapping) and (label := self.history.situation(record.context)) is not None:
                 met.setdefault(label, []).append(record.context)
         everywhere = [context for own in met.values() for context in own]
         names = list(everywhere[0]) if everywhere else []
@@ -542,12 +507,9 @@ class LiveStudy:
         self.counts.diverged += foreign and event.ask >= self.erased_below
         self.next_ask = max(self.next_ask, event.ask + 1)
         self.counts.dropped += put_bounded(self.pending, event.ask, record, self.definition.max_pending)
-        self.list_suggestion(record)
+        put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
         self.flags.add(record)
         self._advance(event, record=True)
-
-    def list_suggestion(self, record: SuggestionRecord) -> None:
-        put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
 
     def _ask_answered_by(self, event: Event) -> SuggestionRecord:
         """The ask that an answer belongs to, with what ran; if it was dropped, the answer's event contains it."""
@@ -558,26 +520,23 @@ class LiveStudy:
         )
         return replace(record, ran=record.what_ran(b["ran"], self._space)) if "ran" in b else record
 
-    def _learn(
-        self,
-        record: SuggestionRecord,
-        tell: Callable[[str], None],
-        metrics: Mapping[str, float] | None,
-        stopped: bool = False,
-    ) -> Why | None:
+    def _learn(self, told: SuggestionRecord) -> Why | None:
         """Learn an answer and give its reasons; None if the tuner had dropped the ask and learned an observation."""
-        if not (record.late or record.foreign):
-            id = self._tuner_id(record)
+        if not (told.late or told.foreign):
+            id = self._tuner_id(told)
             try:
-                tell(id)
+                if told.metrics is None:
+                    self.tuner.tell_failed(id, told.reason or "", told.ran)
+                else:
+                    self.tuner.tell(id, told.metrics, told.ran, stopped=told.stopped, control=told.control)
             except ExpiredSuggestion:
                 pass  # asks that diverged in a replay fill the ledger, which dropped this one
             else:
                 return self.tuner.reasons(id)  # for charts
-        if metrics is not None:
-            self.tuner.observe(record.context, record.learned_params, metrics, stopped=stopped)
+        if told.metrics is not None:
+            self.tuner.observe(told.context, told.learned_params, told.metrics, stopped=told.stopped)
         else:
-            self.tuner.observe_failed(record.context, record.learned_params)
+            self.tuner.observe_failed(told.context, told.learned_params)
         return None
 
     def _tuner_id(self, record: SuggestionRecord) -> str:

@@ -70,11 +70,11 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
         raise ValueError("the snapshot belongs to another definition")
     live = LiveStudy(id, definition, created, Tuner.from_bytes(tuner))
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])
-    live.first_at, live.erased_below = header.get("first_at"), header.get("floor", 0)
-    live.switched, live.flags.valid_from = header.get("switched"), header.get("leases_from", 0)
+    live.first_at, live.erased_below = header["first_at"], header["floor"]
+    live.switched, live.flags.valid_from = header["switched"], header["leases_from"]
     if live.approvals is not None:
         live.approvals.restore(header["approvals"])
-    live.next_ask = header.get("handed", live.counts.asks)
+    live.next_ask = header["handed"]
     live.history.restore(header["history"], arrays)
     live.recent = _records_by_number(header["recent"])
     live.pending = _records_by_number(header["pending"])

@@ -60,17 +60,6 @@ class TraceWindow:
             "max": np.maximum.reduceat(self.rows["highs"][:, column], starts)[heard].tolist(),
         }
 
-    def means(self, names: Sequence[str]) -> tuple[list[int], list[list[float]]]:
-        """Steps, and a row of means of these series for each; only where all of them have values."""
-        columns = [self.series.index(name) for name in names]
-        starts = self._starts()
-        if not len(starts) or not columns:
-            return [], []
-        counts = np.add.reduceat(self.rows["counts"][:, columns], starts)
-        sums = np.add.reduceat(self.rows["sums"][:, columns], starts)
-        heard = (counts > 0).all(axis=1)
-        return self._steps(starts[heard]), (sums[heard] / counts[heard]).tolist()
-
     def _starts(self) -> NDArray[np.int64]:
         return np.arange(0, len(self.rows["counts"]), self.group)
 

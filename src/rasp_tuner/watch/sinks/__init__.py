@@ -1,4 +1,4 @@
-"""Sinks: where parameters go. A file, a ConfigMap, an HTTP hook or a command; one row of KINDS for each."""
+"""Sinks: where parameters go. A file, an HTTP hook or a command; one row of KINDS for each."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,7 +8,6 @@ from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Knob
 from rasp_tuner.watch.sinks.command import command_sink
-from rasp_tuner.watch.sinks.configmap import configmap_sink
 from rasp_tuner.watch.sinks.file import file_sink
 from rasp_tuner.watch.sinks.hook import hook_sink
 from rasp_tuner.watch.sinks.sink import Sink, SinkFields
@@ -40,7 +39,6 @@ def parse_sink(study: str, name: str, spec: object, knobs: Mapping[str, Knob], f
 
 KINDS: dict[str, Callable[[SinkFields], Any]] = {
     "file": file_sink,
-    "configmap": configmap_sink,
     "url": hook_sink,
     "command": command_sink,
 }

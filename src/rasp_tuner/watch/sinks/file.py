@@ -44,10 +44,10 @@ class Rendering:
         return {f"{self.prefix}{n.upper()}": shlex.quote(template.as_text(v)) for n, v in params.items()}
 
 
-def rendering(fields: SinkFields, usual: str) -> Rendering:
+def rendering(fields: SinkFields) -> Rendering:
     """From the fields `format`, `template` and `prefix` of a sink."""
     source = fields.take("template")
-    form = fields.take("format", usual if source is None else "template")
+    form = fields.take("format", "json" if source is None else "template")
     prefix = fields.take("prefix", "")
     if form not in FORMATS:
         raise InvalidSpace(f"{fields.where}.format must be one of {', '.join(FORMATS)}, got {form!r}")
@@ -96,5 +96,5 @@ class FileSink:
 
 
 def file_sink(fields: SinkFields) -> FileSink:
-    path, rendered = fields.path("file"), rendering(fields, "json")
+    path, rendered = fields.path("file"), rendering(fields)
     return FileSink(fields.name, fields.modes, path, rendered.knobs, rendered.text)
