@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from rasp_tuner.cli import app
 from rasp_tuner.service.doctor import examine
 from rasp_tuner.service.storage.store import sqlite_url
+from rasp_tuner.tune import process
 
 PAGE_BYTES = 4096
 
@@ -128,7 +129,8 @@ def test_a_damaged_snapshot_is_found(tmp_path):
     assert found["events"].good
 
 
-def test_the_doctor_asks_the_server_that_runs(tmp_path):
+def test_the_doctor_asks_the_server_that_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "orphans", dict)  # those of other tests
     server = Process(tmp_path / "data")
     try:
         assert findings(tmp_path / "data")["server"].said.startswith("one runs on this folder (process ")

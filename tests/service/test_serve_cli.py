@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from rasp_tuner.cli import app
 from rasp_tuner.service.server import listening_socket
 from rasp_tuner.service.storage.store import Store, sqlite_url
+from rasp_tuner.tune import process
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what it takes to listen there is the test
 
@@ -44,7 +45,8 @@ def test_a_key_that_cannot_be_is_refused_in_one_line(tmp_path):
         assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
 
 
-def test_the_doctor_finds_what_is_wrong(tmp_path):
+def test_the_doctor_finds_what_is_wrong(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "orphans", dict)  # those of other tests
     missing = rasp("doctor", "--data", tmp_path / "none")
     assert missing.exit_code == 1
     assert "BAD  folder" in missing.stdout
@@ -52,8 +54,8 @@ def test_the_doctor_finds_what_is_wrong(tmp_path):
     good = rasp("doctor", "--data", tmp_path, "--json")
     findings = {finding["name"]: finding for finding in json.loads(good.stdout)["findings"]}
     assert good.exit_code == 0
-    of_database = {"schema", "integrity", "events", "content"}
-    assert {"version", "extras", "folder", "disk", "fsync", "server", *of_database} == set(findings)
+    of_database = {"schema", "integrity", "events", "snapshots", "content", "log"}
+    assert {"version", "extras", "folder", "disk", "fsync", "server", "processes", *of_database} == set(findings)
     assert findings["content"]["said"] == "0 studies, 0 events, 0 keys"
     (tmp_path / "rasp.db").write_bytes(b"not a database" * 1000)
     broken = rasp("doctor", "--data", tmp_path)

@@ -6,6 +6,7 @@ import typer
 
 from rasp_tuner import __version__
 from rasp_tuner.cli import approve as approve
+from rasp_tuner.cli import doctor as doctor
 from rasp_tuner.cli import export as export
 from rasp_tuner.cli import forget as forget
 from rasp_tuner.cli import lab as lab

@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> what to install
     "psycopg": "rasp-tuner[postgres]",
     "mcp": "rasp-tuner[mcp]",
     "redis": "rasp-tuner[redis]",
+    "opentelemetry": "rasp-tuner[otel]",
 }
 
 

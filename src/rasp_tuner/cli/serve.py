@@ -1,10 +1,9 @@
-"""`rasp serve`, `rasp keys`, `rasp doctor`: run and look after the service on its own machine."""
+"""`rasp serve` and `rasp keys`: run the service, and look after its keys, on its own machine."""
 
 import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -171,28 +170,6 @@ def show_audit(
         for row in rows:
             at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(row["at"]))
             echo(f"{at}  {row['actor']}  {row['action']}  {row['subject']}")
-
-
-@app.command("doctor")
-def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_json: Json = False) -> None:
-    """Check version, extras, disk and database. The exit status is 1 if something must be fixed.
-
-    Example: rasp doctor --data ./rasp-data
-    """
-    with one_line_errors("rasp-tuner[serve]"):
-        with busy("loading"):
-            from rasp_tuner.service.doctor import examine
-
-        findings = []
-        for finding in examine(data, database):
-            findings.append(finding)
-            if not as_json:  # line by line: a large database takes time to check
-                mend = f": {finding.mend}" if finding.mend else ""
-                echo(f"{'ok ' if finding.good else 'BAD'}  {finding.name:9}  {finding.said}{mend}")
-        if as_json:
-            echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
-        if not all(finding.good for finding in findings):
-            raise typer.Exit(1)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""What `rasp doctor` finds in a database: damaged pages, changed events, events that are missing, bad snapshots."""
+"""What `rasp doctor` finds in a database: damaged pages, changed or missing events, bad snapshots, wrong clocks."""
 
 import hashlib
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ from rasp_tuner.service.storage.schema_version import mend_of, version
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, snapshots, studies
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
+from rasp_tuner.service.study.event_time import MAX_WAIT_S
 from rasp_tuner.service.study.study_snapshot import made_with, maker
 
-MAX_SNAPSHOTS_READ = 20
 MAX_NAMED = 5  # studies or events that are named one by one
 ROWS_PER_CHUNK = 2_000
 ALIVE = "SELECT url FROM servers WHERE until > clock_timestamp() ORDER BY url"
 RESTORE = "bring back a backup, or export the other studies and delete these"
+DAMAGED = "stop the server, keep a copy of the folder, bring back a backup"
+HOUR_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,13 @@ def check_database(engine: sa.Engine) -> Iterator[HealthCheck]:
             yield _integrity(connection)
         named = sa.select(studies.c.id, studies.c.name).where(studies.c.name.is_not(None))
         names = {id: str(name) for id, name in connection.execute(named)}  # rows of deleted ones are going
+        unreadable = [name for id, name in names.items() if _definition(connection, id) is None]
+        if unreadable:
+            said = f"{_listed(unreadable)}: the definition is damaged, the study is not served"
+            yield HealthCheck("studies", False, said, RESTORE)
         yield _events(connection, names)
-        yield from _snapshots(connection, names)
+        yield from _clock(connection, names)
+        yield _snapshots(connection, {id: name for id, name in names.items() if name not in unreadable})
         if engine.dialect.name == "postgresql":
             alive = connection.execute(sa.text(ALIVE)).scalars().all()
             yield HealthCheck("servers", True, ", ".join(alive) or "none runs on this database")
@@ -60,11 +68,23 @@ def check_database(engine: sa.Engine) -> Iterator[HealthCheck]:
 
 def _integrity(connection: sa.Connection) -> HealthCheck:
     try:
-        said = [str(line) for line in connection.exec_driver_sql(f"PRAGMA quick_check({MAX_NAMED})").scalars()]
+        said = [str(line) for line in connection.exec_driver_sql("PRAGMA quick_check").scalars()]
     except DBAPIError as error:
         said = [str(error.orig)]
-    good = said == ["ok"]
-    return HealthCheck("integrity", good, "; ".join(said), "" if good else "pages are damaged: bring back a backup")
+    if said == ["ok"]:
+        return HealthCheck("integrity", True, "pages are whole")
+    lines = [line for line in "\n".join(said).splitlines() if not line.startswith("***")]
+    more = f", and {len(lines) - 1} faults more" if len(lines) > 1 else ""
+    return HealthCheck("integrity", False, f"the file has damaged pages ({lines[0]}{more})", DAMAGED)
+
+
+def _definition(connection: sa.Connection, study: int) -> StudyDefinition | None:
+    """What a study is; None if that cannot be read."""
+    query = sa.select(studies.c.definition).where(studies.c.id == study)
+    try:
+        return StudyDefinition.from_wire(json.loads(connection.execute(query).scalar_one()))
+    except (ValueError, KeyError, TypeError, RaspError, DBAPIError):
+        return None
 
 
 def _events(connection: sa.Connection, names: Mapping[int, str]) -> HealthCheck:
@@ -72,9 +92,14 @@ def _events(connection: sa.Connection, names: Mapping[int, str]) -> HealthCheck:
     bad = {name: why for id, name in names.items() if (why := "; ".join(_faults(connection, id)))}
     if not bad:
         return HealthCheck("events", True, "each has its checksum, none is missing")
-    said = "; ".join(f"{name}: {why}" for name, why in list(bad.items())[:MAX_NAMED])
-    more = f"; and {len(bad) - MAX_NAMED} studies more" if len(bad) > MAX_NAMED else ""
-    return HealthCheck("events", False, said + more, RESTORE)
+    said = _listed([f"{name}: {why}" for name, why in bad.items()], "; ")
+    return HealthCheck("events", False, f"{said} (what is damaged is not served)", RESTORE)
+
+
+def _listed(words: list[str], between: str = ", ") -> str:
+    """The first of them, and how many more there are."""
+    more = f"{between}and {len(words) - MAX_NAMED} studies more" if len(words) > MAX_NAMED else ""
+    return between.join(words[:MAX_NAMED]) + more
 
 
 def _faults(connection: sa.Connection, study: int) -> Iterator[str]:
@@ -115,44 +140,60 @@ def _rows(connection: sa.Connection, study: int) -> Iterator[sa.Row[tuple[object
         after = rows[-1].seq
 
 
-def _snapshots(connection: sa.Connection, names: Mapping[int, str]) -> Iterator[HealthCheck]:
-    """Who made the newest snapshots of some studies, and those that cannot be restored."""
-    newest = sa.select(snapshots.c.study, sa.func.max(snapshots.c.seq)).group_by(snapshots.c.study)
+def _clock(connection: sa.Connection, names: Mapping[int, str]) -> Iterator[HealthCheck]:
+    """Whether events come from the future; nothing if none does."""
+    ahead = {}
+    for id, name in names.items():
+        newest = sa.select(events.c.at).where(events.c.study == id).order_by(events.c.seq.desc()).limit(1)
+        try:
+            by = float(connection.execute(newest).scalar() or 0.0) - time.time()
+        except (DBAPIError, ValueError):
+            continue  # the other checks name what is damaged
+        if by > MAX_WAIT_S:
+            ahead[name] = by
+    if ahead:
+        hours = max(ahead.values()) / HOUR_S
+        said = f"the newest event of {_listed(list(ahead))} is up to {hours:.1f} hours ahead of this machine's clock"
+        mend = "set the clock, if it is behind; if it was ahead before, ages and leases of these events are wrong"
+        yield HealthCheck("clock", False, said, mend)
+
+
+def _snapshots(connection: sa.Connection, names: Mapping[int, str]) -> HealthCheck:
+    """Who made the newest snapshots, and which studies have some that cannot be restored."""
     makers, bad = Counter[str](), list[str]()
-    try:
-        for study, seq in connection.execute(newest.limit(MAX_SNAPSHOTS_READ)).all():
-            try:
-                data = _restorable(connection, study, seq)
-                makers.update([] if data is None else [_words(maker(data))])
-            except (ValueError, KeyError, TypeError, RaspError):
-                bad.append(names.get(study, f"study number {study}"))
-    except DBAPIError as error:
-        yield HealthCheck("snapshots", False, str(error.orig).splitlines()[0], RESTORE)
-        return
+    for id, name in names.items():
+        try:
+            data = _restorable(connection, id)
+            makers.update([] if data is None else [_words(maker(data))])
+        except (ValueError, KeyError, TypeError, RaspError, DBAPIError):
+            bad.append(name)
     if bad:
-        said = f"the newest snapshot is damaged of {', '.join(bad[:MAX_NAMED])}"
-        yield HealthCheck("snapshots", False, said, "an older one, or the log, is used: a start takes longer")
-    elif makers:
-        said = ", ".join(f"{number} by {words}" for words, number in makers.most_common(3))
-        own = _words(made_with())
-        mend = f"this is {own}: replayed asks may differ; rasp_diverged_total counts them"
-        yield HealthCheck("snapshots", True, said, "" if set(makers) == {own} else mend)
+        said = f"{_listed(bad)}: a snapshot is damaged; no event is lost by that, but a start takes longer"
+        mend = "none needed: an older one or the log is used, and the next replaces it; look for what damages files"
+        return HealthCheck("snapshots", False, said, mend)
+    if not makers:
+        return HealthCheck("snapshots", True, "none yet")
+    said = ", ".join(f"{number} by {words}" for words, number in makers.most_common(3))
+    own = _words(made_with())
+    mend = f"this is {own}: replayed asks may differ; rasp_diverged_total counts them"
+    return HealthCheck("snapshots", True, said, "" if set(makers) == {own} else mend)
 
 
-def _restorable(connection: sa.Connection, study: int, seq: int) -> bytes | None:
-    """The bytes of a snapshot; raises what `study_snapshot.restore` raises if a server could not use it.
+def _restorable(connection: sa.Connection, study: int) -> bytes | None:
+    """The newest snapshot of a study; raises what `study_snapshot.restore` raises if a server could not use it.
 
-    None if a server has replaced it meanwhile.
+    None if there is none. Of older ones only the checksum is compared.
     """
-    found = sa.select(snapshots).where(snapshots.c.study == study, snapshots.c.seq == seq)
-    row = connection.execute(found).one_or_none()
-    stored = connection.execute(sa.select(studies.c.definition).where(studies.c.id == study)).scalar()
-    if row is None or stored is None:
+    query = sa.select(snapshots).where(snapshots.c.study == study).order_by(snapshots.c.seq.desc())
+    rows = connection.execute(query).all()
+    for row in rows:
+        if hashlib.sha256(row.data).hexdigest() != row.sha256:
+            raise ValueError("wrong checksum")
+    definition = _definition(connection, study)
+    if not rows or definition is None:
         return None
-    if hashlib.sha256(row.data).hexdigest() != row.sha256:
-        raise ValueError("wrong checksum")
-    study_snapshot.restore(row.data, study, StudyDefinition.from_wire(json.loads(stored)), 0.0)
-    data: bytes = row.data
+    data: bytes = rows[0].data
+    study_snapshot.restore(data, study, definition, 0.0)
     return data
 
 

@@ -90,15 +90,39 @@ def run_process(
 
 def leftovers(study: str) -> list[int]:
     """Processes that still run for a study, as after kill -9; none where there is no /proc to look into."""
-    mark = f"\0{MARK}={study}\0".encode()
-    found = []
+    return sorted(process for process, known in _marked().items() if known == study)
+
+
+def orphans() -> dict[int, str]:
+    """Processes of runs that have ended, with the names of their studies: none of their parents is a launcher."""
+    return {process: study for process, study in sorted(_marked().items()) if not _has_launcher(process)}
+
+
+def _marked() -> dict[int, str]:
+    """Processes that were started by runs, with the names of their studies."""
+    mark = f"\0{MARK}=".encode()
+    found = {}
     for place in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if mark in b"\0" + place.read_bytes():
-                found.append(int(place.parent.name))
+            _, marked, rest = (b"\0" + place.read_bytes()).partition(mark)
         except OSError:
             continue  # ended meanwhile, or somebody else's
-    return sorted(found)
+        if marked:
+            found[int(place.parent.name)] = os.fsdecode(rest.partition(b"\0")[0])
+    return found
+
+
+def _has_launcher(process: int) -> bool:
+    """Whether a process, or one that it descends from, is a launcher, which ends them all."""
+    while process > 1:
+        place = Path(f"/proc/{process}")
+        try:
+            if os.fsencode(LAUNCHER) in (place / "cmdline").read_bytes().split(b"\0"):
+                return True
+            process = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return True  # ended meanwhile, or is about to
+    return False
 
 
 def _finished(report: str, launcher_code: int, stdout: str, stderr: str) -> Finished:

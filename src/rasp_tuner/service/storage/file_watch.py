@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 WAL, SHARED_MEMORY = "-wal", "-shm"
+UNDER_SERVER = "under the running server"  # part of what a server says when its files are gone
 
 
 class FilesGone(SQLAlchemyError):
@@ -37,7 +38,7 @@ class FileWatch:
             except FileNotFoundError:
                 what = "was deleted"
             raise FilesGone(
-                f"{file} {what} under the running server: nothing is recorded any more. Move the same file back, "
+                f"{file} {what} {UNDER_SERVER}: nothing is recorded any more. Move the same file back, "
                 "or stop the server, bring back a backup and start it again"
             )
 
