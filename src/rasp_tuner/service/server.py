@@ -5,6 +5,7 @@ import functools
 import gc
 import ipaddress
 import logging
+import os
 import resource
 import signal
 import socket
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
@@ -34,6 +35,12 @@ from rasp_tuner.service.http.origins import Origins
 from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store, plain_errors, sqlite_url
+from rasp_tuner.service.telemetry import OTLP_SIGNALS, otlp_wanted
+
+if TYPE_CHECKING:
+    from rasp_tuner.service.http.open_telemetry import OpenTelemetry
+
+log = logging.getLogger("rasp_tuner.serve")
 
 THREAD_SWITCH_S = 0.001  # short, so that the computing writer does not delay the event loop
 SHUTDOWN_GRACE_S = 5
@@ -132,6 +139,7 @@ def serve(
                     advertise=own,
                     lease_s=lease_s,
                     origins=origins,
+                    otel=open_telemetry(),
                 )
         except BaseException:
             store.close()
@@ -147,6 +155,23 @@ def serve(
         finally:
             if not app.service.writer.stopped_whole:  # also after SIGTERM, which exits with 0 otherwise
                 raise ServeError("not every study could be saved, the log above says why: the next start replays more")
+
+
+def open_telemetry() -> "OpenTelemetry | None":
+    """Where traces and numbers go by OTLP; None unless OTEL_* variables ask for it."""
+    if not any(map(otlp_wanted, OTLP_SIGNALS)):
+        return None
+    protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    if protocol != "http/protobuf":
+        raise ServeError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}: use http/protobuf (collectors: port 4318)")
+    try:
+        from rasp_tuner.service.http.open_telemetry import OpenTelemetry
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        log.warning("OTEL_* variables ask for OpenTelemetry, which is not installed: pip install 'rasp-tuner[otel]'")
+        return None
+    return OpenTelemetry()
 
 
 def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:

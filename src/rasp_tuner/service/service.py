@@ -53,7 +53,15 @@ class Answer:
 class Service:
     """One store, one writer; all methods are called on the event loop."""
 
-    def __init__(self, store: Store, limits: Limits, *, open_without_keys: bool, leases: Leases | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        *,
+        open_without_keys: bool,
+        leases: Leases | None = None,
+        make_writer: Callable[..., Writer] = Writer,
+    ) -> None:
         """`leases`: one of several servers."""
         self.store, self.limits, self.leases = store, limits, leases
         self.keys = ApiKeys(store, open_without_keys)
@@ -62,7 +70,7 @@ class Service:
         if leases is not None:
             begin(leases)
         publish, committed = self.broadcaster.publish, self.telemetry.commits.observe
-        self.writer = Writer(store, publish, committed, limits.studies_in_memory, leases)
+        self.writer = make_writer(store, publish, committed, limits.studies_in_memory, leases)
         self.keeper = None if leases is None else LeaseKeeper(leases, self.writer)
         self._list = StudyDirectory()
         self._waiting = {True: 0, False: 0}  # writes, reads
@@ -318,10 +326,13 @@ class Service:
 
     async def metrics(self) -> bytes:
         """The answer to /metrics."""
+        return await asyncio.to_thread(self.telemetry.text, *await self.numbers())  # others ask meanwhile
 
+    async def numbers(self) -> tuple[dict[str, float], list[dict[str, Any]]]:
+        """The gauges of the server, and the numbers of each study in memory."""
         read, cache = NumbersRead(), self.writer.cache
         await self.submit(read.run, writes=False)
-        gauges = {
+        gauges: dict[str, float] = {
             "rasp_waiting": self._waiting[True],
             "rasp_damaged_studies": len(cache.damaged),
             "rasp_loading_studies": self.writer.not_loaded_yet,
@@ -334,7 +345,7 @@ class Service:
             "rasp_studies_with_alerts": read.with_alerts,
             "rasp_study_loads": cache.loads,
         }
-        return await asyncio.to_thread(self.telemetry.text, gauges, read.numbers)  # may take long, others ask meanwhile
+        return gauges, read.numbers
 
 
 def _in_pieces(items: Sequence[T], done: list[Any], one: Callable[[T], Any], work: UnitOfWork) -> Any:

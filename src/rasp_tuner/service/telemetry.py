@@ -1,6 +1,7 @@
 """Telemetry: metrics for Prometheus. Counts come from the studies themselves, so they survive a restart."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -10,7 +11,7 @@ from rasp_tuner.service.storage.transaction import MORE, UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
 HISTOGRAM_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
-
+OTLP_SIGNALS = ("TRACES", "METRICS")
 
 GAUGES = {  # of the server itself
     "rasp_waiting": "Orders that wait for the writer.",
@@ -27,6 +28,16 @@ GAUGES = {  # of the server itself
 }
 
 
+def otlp_wanted(signal: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether OpenTelemetry's standard variables ask for one of OTLP_SIGNALS to be sent."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    exporter = environment.get(f"OTEL_{signal}_EXPORTER")
+    if exporter is not None:
+        return "otlp" in exporter.split(",")
+    return any(environment.get(f"OTEL_EXPORTER_OTLP_{part}ENDPOINT") for part in ("", f"{signal}_"))
+
+
 class Telemetry:
     """One registry for each server; `text` is the answer to /metrics."""
 
@@ -36,7 +47,8 @@ class Telemetry:
         self._steps = Histogram(
             "rasp_step_seconds", "Time the tuner takes.", ["kind"], buckets=HISTOGRAM_BUCKETS_S, registry=self._registry
         )
-        self.ask, self.tell = self._steps.labels("ask").observe, self._steps.labels("tell").observe
+        self.ask: Callable[[float], object] = self._steps.labels("ask").observe
+        self.tell: Callable[[float], object] = self._steps.labels("tell").observe
         self.commits = Histogram(
             "rasp_commit_seconds", "Time a commit takes.", buckets=HISTOGRAM_BUCKETS_S, registry=self._registry
         )
@@ -46,6 +58,13 @@ class Telemetry:
     def count_rejected(self, code: str) -> None:
         """Count a refused request."""
         self._rejected.labels(code).inc()
+
+    def families(self, gauges: Mapping[str, float] | None, studies: Sequence[dict[str, Any]]) -> Iterator[Metric]:
+        """All that `text` says, as objects of the Prometheus client; without values to know their names."""
+        for name, gauge in self._gauges.items() if gauges else ():
+            gauge.set((gauges or {})[name])
+        yield from self._registry.collect()
+        yield from _StudyCollector(studies).collect()
 
     def text(self, gauges: Mapping[str, float], studies: Sequence[dict[str, Any]]) -> bytes:
         """The exposition format; `gauges` has a value for each of GAUGES, `studies` the `study_numbers` of each."""

@@ -17,6 +17,7 @@ from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store
 
 if TYPE_CHECKING:
     from rasp_tuner.service.http.forward import Forwarder
+    from rasp_tuner.service.http.open_telemetry import OpenTelemetry
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -31,10 +32,13 @@ log = logging.getLogger("rasp_tuner.serve")
 class Application:
     """One service; it starts and stops with this application."""
 
-    def __init__(self, service: Service, hosts: Iterable[str], origins: Origins = NOWHERE) -> None:
-        self.service = service
+    def __init__(
+        self, service: Service, hosts: Iterable[str], origins: Origins = NOWHERE, otel: "OpenTelemetry | None" = None
+    ) -> None:
+        self.service, self._otel = service, otel
         self._forwarder = _forwarder(service)
-        self.gateway = Gateway(service, hosts, self._forwarder, origins)
+        make_gateway = Gateway if otel is None else otel.gateway
+        self.gateway: Gateway = make_gateway(service, hosts, self._forwarder, origins)
 
     async def __call__(self, _: Message, receive: Receive, send: Send) -> None:
         """Start and stop; connections go straight to the gateway (connection.py)."""
@@ -46,11 +50,15 @@ class Application:
         await asyncio.to_thread(service.writer.ready.wait)
         stopping = asyncio.Event()
         reloading = asyncio.create_task(_reload_keys(service, stopping))
+        if self._otel is not None:
+            self._otel.start(service)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         stopping.set()
         await reloading
         service.broadcaster.close()
+        if self._otel is not None:
+            await asyncio.to_thread(self._otel.close)
         await asyncio.to_thread(service.writer.stop)
         self.gateway.close()
         if self._forwarder is not None:
@@ -68,15 +76,18 @@ def create_app(
     advertise: str = "http://127.0.0.1:8321",
     lease_s: float = SERVER_LEASE_S,
     origins: Origins = NOWHERE,
+    otel: "OpenTelemetry | None" = None,
 ) -> Application:
     """The application on a store, which it closes at the end; `hosts` are the allowed Host headers.
 
     origins     sites whose pages may evaluate flags
     advertise   where other servers reach this one, if several use the database
+    otel        where traces and numbers go
     """
     leases = Leases(store, advertise, lease_s) if store.is_shared else None
-    service = Service(store, limits or Limits(), open_without_keys=open_without_keys, leases=leases)
-    return Application(service, hosts, origins)
+    settings: dict[str, Any] = {"open_without_keys": open_without_keys, "leases": leases}
+    settings |= {} if otel is None else {"make_writer": otel.writer}
+    return Application(Service(store, limits or Limits(), **settings), hosts, origins, otel)
 
 
 def _forwarder(service: Service) -> "Forwarder | None":

@@ -33,7 +33,7 @@ from rasp_tuner.service.study.study_summary import place
 T = TypeVar("T")
 
 FORWARDED = b"rasp-forwarded"  # the header that marks a request which was sent on
-PASSED_ON = (b"authorization", b"x-api-key", b"content-type", b"accept", FALLBACKS_HEADER)
+PASSED_ON = (b"authorization", b"x-api-key", b"content-type", b"accept", b"traceparent", FALLBACKS_HEADER)
 KEPT = (b"retry-after", b"allow", b"www-authenticate", b"content-disposition")  # of answers; others are ours as well
 NOT_OWNER = "not_owner"  # the code of a server that was taken for the owner
 STUDIES_PATH = "/v1/studies"

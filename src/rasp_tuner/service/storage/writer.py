@@ -75,7 +75,7 @@ class Writer(threading.Thread):
         self.rows_changed = False  # other studies are ours than we know: read the list again
         self.failing: str | None = None  # why the latest commit failed, if no test write has succeeded since
         self.ready = threading.Event()
-        self._published, self._committed = published, committed
+        self._published, self.committed = published, committed
         self._inbox: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
         self._waiting: FairQueue[WriterJob] = FairQueue()
         self._commit_s = 0.0  # that the latest commit took
@@ -331,7 +331,7 @@ class Writer(threading.Thread):
             return None
         if work.wrote:
             self._commit_s, self.committed_at = time.perf_counter() - started, time.monotonic()
-            self._committed(self._commit_s)
+            self.committed(self._commit_s)
         return refused
 
     def probe(self) -> None:
