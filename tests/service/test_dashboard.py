@@ -278,6 +278,7 @@ def test_values_far_from_all_others_do_not_set_the_axis_and_get_a_mark(tab):
     opened.page.route("**/history*", far_off)
     page = opened.open("/studies/web")
     figure = page.locator("figure.plot").first
+    figure.scroll_into_view_if_needed()  # it is drawn when it comes into sight
     expect(figure.locator("path.outside")).to_have_count(1)
     expect(figure.locator(".readout")).to_contain_text(re.compile(r"beyond the axis\d+"))
     marks = figure.locator("text.tick").all_text_contents()
@@ -313,6 +314,27 @@ def test_alerts_and_gains_are_said_in_words(tab):
     expect(page.locator(".gains tbody tr")).to_contain_text("p99_ms")
     expect(page.locator(".gains td b").first).to_have_text(re.compile(r"^(saved|no saving) .*[%d]\)$"))
     expect(page.locator(".versus")).to_contain_text("by forecast of what the default would have given.")
+
+
+def test_the_first_questions_of_an_operator_are_answered_at_the_top(tab, client):
+    page = tab().open("/studies/web")
+    answers = page.locator(".glance dd")
+    expect(answers.nth(0)).to_contain_text("runs of the default")
+    expect(answers.nth(1)).to_contain_text("by forecast of what the default would have given.")
+    expect(answers.nth(3)).to_contain_text("This machine, without a key (")
+    asked = ask(client)
+    pool = asked["params"]["pool"]
+    expect(answers.nth(2)).to_contain_text("Not answered yet: 1." if pool == 8 else f"pool {pool} (default 8)")
+    tell(client, asked["id"])
+    expect(answers.nth(2)).to_contain_text("All are answered.")
+    limited = {**STUDY, "name": "limited", "metrics": {"cost": "min", "p99_ms": {"max": 3.0}}}
+    client.post("/v1/studies", json=limited).raise_for_status()
+    for _ in range(12):
+        told = {"id": ask(client, study="limited")["id"], "metrics": {"p99_ms": 9.0, "cost": 1.0}}
+        client.post("/v1/studies/limited/tell", json=told).raise_for_status()
+    over = tab().open("/studies/limited").locator(".glance dd").first
+    expect(over).to_have_text("No: in more than one of ten of the latest runs p99_ms broke its limit.")
+    client.delete("/v1/studies/limited").raise_for_status()
 
 
 def test_the_list_is_sorted_and_turned_by_the_server(tab):

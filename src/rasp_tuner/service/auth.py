@@ -60,6 +60,11 @@ class ApiKeys:
         row = self._rows.get(caller.name)
         return self.is_open if row is None else row.revoked is None
 
+    def shown(self, name: str) -> str:
+        """A caller's name for people: the label of the key, if it has one."""
+        row = self._rows.get(name)
+        return row.label or name if row is not None else name
+
     def find_caller(self, given: str | None) -> Caller | None:
         """The owner of this key; None if it is not valid."""
         if self._open_without and not self._rows:

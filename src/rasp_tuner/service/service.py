@@ -34,6 +34,7 @@ T = TypeVar("T")
 CLEAN_FILES_WAIT_S = 30.0  # how long `forget` waits for the files to be clean
 TRUST_WRITE_S = 2.0  # for how long a write that succeeded shows that the next one will
 TEST_WRITE_S = 2.0  # how long /readyz waits for a test write
+USED_S = 3_600.0  # for which a caller counts as a user of a study
 
 caller_name: ContextVar[str] = ContextVar("caller_name", default="local")  # whose request it is; the gateway sets it
 
@@ -76,6 +77,7 @@ class Service:
         self._waiting = {True: 0, False: 0}  # writes, reads
         self._testing: asyncio.Future[Any] | None = None  # a test write for /readyz
         self._waiting_of: dict[tuple[str | None, bool], int] = {}  # the same, by study
+        self.users: dict[str, dict[str, float]] = {}  # study -> caller -> when they last wrote to it
 
     def close(self) -> None:
         """Called when the writer has stopped."""
@@ -88,8 +90,17 @@ class Service:
         return name in self.writer.cache.rows or (self.leases is not None and name in self.leases.taken)
 
     def view(self, study: LiveStudy | StudySummary, work: UnitOfWork) -> dict[str, Any]:
-        """A study as its routes show it, with the server that has it if there may be several."""
-        return {**study.view(work.now), "server": None if self.leases is None else self.leases.url}
+        """A study as its routes show it, with its users, and the server that has it if there may be several."""
+        view = study.view(work.now)
+        server = None if self.leases is None else self.leases.url
+        return {**view, "users": self._users_of(view["name"], work.now), "server": server}
+
+    def _users_of(self, study: str, now: float) -> list[dict[str, Any]]:
+        """Who has asked or told lately, latest first."""
+        seen = self.users.get(study, {})
+        lately = {caller: at for caller, at in list(seen.items()) if at > now - USED_S}
+        latest = sorted(lately, key=lambda caller: -lately[caller])
+        return [{"name": self.keys.shown(caller), "at": lately[caller]} for caller in latest]
 
     async def study_names(self) -> list[str]:
         """The names of all studies, of all servers."""
@@ -122,6 +133,8 @@ class Service:
         if waiting + weight > self.limits.waiting or of_study + weight > max(self.limits.waiting // 2, 1):
             raise service_errors.overloaded()
         self._add_waiting(study, writes, weight)
+        if writes and study in self.writer.cache.rows:  # of no other, so that it stays small
+            self.users.setdefault(study, {})[caller_name.get()] = time.time()
         future = asyncio.get_running_loop().create_future()
         self.writer.put(WriterJob(run, writes, future, study, caller_name.get()))
         try:

@@ -11,7 +11,7 @@ export function verdict(gain) {
 export class Gains {
   constructor(view) {
     this.cells = new Map();
-    this.words = h("p", { class: "versus" });
+    this.words = h("span", { class: "versus" });
     this.basis = h("p", { class: "note" });
     const body = Object.entries(view.metrics).map(([name, { direction }]) => {
       const cells = ["lately", "metrics"].map((part) => {
@@ -30,7 +30,7 @@ export class Gains {
       h("thead", {}, h("tr", {}, heads)),
       h("tbody", {}, body),
     );
-    this.element = h("div", { class: "versus-default" }, this.words, this.basis, this.table);
+    this.element = h("div", { class: "versus-default" }, this.basis, this.table);
   }
 
   show({ versus_default: versus }) {
@@ -55,6 +55,7 @@ export class Gains {
   }
 }
 
-function sentence(words) {
+/** The words with a capital letter. */
+export function sentence(words) {
   return words[0].toUpperCase() + words.slice(1);
 }

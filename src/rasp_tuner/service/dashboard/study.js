@@ -9,6 +9,7 @@ import { definition } from "./definition.js";
 import { confirm } from "./dialogs.js";
 import { h, say, write } from "./dom.js";
 import { Gains } from "./gains.js";
+import { Glance } from "./glance.js";
 import { Recommended } from "./recommended.js";
 import { ago, percent, whole } from "./numbers.js";
 import { Part } from "./parts.js";
@@ -74,6 +75,7 @@ class StudyPage {
     );
     this.alerts = new Alerts();
     this.gains = new Gains(view);
+    this.glance = new Glance(view, this.gains.words);
     this.budget = new Budget();
     this.scales = h("p", { class: "note", id: "scales" });
     this.fallbacks = h("p", { class: "note", id: "fallbacks" });
@@ -107,7 +109,10 @@ class StudyPage {
       ),
       suggestions: new Part(
         () => get(path(name, "/suggestions?limit=50")),
-        (got) => this.table.update(got.suggestions),
+        (got) => {
+          this.table.update(got.suggestions);
+          this.glance.show(this.view, got.suggestions);
+        },
         LEAST_MS,
       ),
       view: new Part(
@@ -146,6 +151,7 @@ class StudyPage {
     return h(
       "section",
       { "aria-label": "Counts", class: "summary" },
+      this.glance.element,
       this.gains.element,
       h("dl", { class: "stats" }, tiles),
       this.budget.element,
@@ -231,10 +237,11 @@ class StudyPage {
     if (before !== serves) say(`The study was ${DONE[serves]}`);
     this.showAlerts();
     this.waiting.hidden = learned > 0;
-    for (const part of [this.charts, this.range, this.gains]) part.element.hidden = learned === 0;
+    for (const part of [this.charts, this.range, this.gains, this.glance]) part.element.hidden = learned === 0;
     const shown = { Learned: learned, Pending: pending, Failed: failures, Late: late, Expired: expired };
     for (const [label, count] of Object.entries(shown)) write(this.stats.get(label), whole(count));
     this.gains.show(this.view);
+    this.glance.show(this.view);
     this.budget.show(this.view);
     write(this.scales, scales(this.view));
     write(this.fallbacks, fallbacks(this.view));

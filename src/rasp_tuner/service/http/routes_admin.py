@@ -40,6 +40,7 @@ async def delete(service: Service, request: Request, _: None) -> Response:
         work.audit(request.caller.name, "study deleted", request.study)
 
     await service.submit(run, writes=True, study=request.study)
+    service.users.pop(request.study, None)
     return Response(status=204, content_type=None)
 
 

@@ -368,6 +368,11 @@ class FallbackReport(LazyModel):
     asks: int
 
 
+class StudyUser(LazyModel):
+    name: str = Field(description="Label or id of a key; local without keys.")
+    at: float = Field(description="When it last asked or told.")
+
+
 class StudyView(NewStudy):
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
@@ -395,6 +400,7 @@ class StudyView(NewStudy):
     alerts: list[str] = Field(description="What is wrong, in words; empty where all is well.")
     fallbacks: FallbackReport
     health: str = Field(description='"good", or all that is wrong with it, in words.')
+    users: list[StudyUser] = Field(default_factory=list, description="Keys that wrote to it in the last hour.")
     server: str | None = Field(default=None, description="Which of several servers has it; null with one server.")
 
 
