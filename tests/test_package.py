@@ -151,7 +151,7 @@ def test_the_demo_brings_no_heavy_package():
 def test_missing_packages_are_mapped_to_the_extras_that_bring_them():
     names = {
         "sklearn": "scikit-learn", "prometheus_client": "prometheus-client",
-        "kernel_tuner": "kernel-tuner",
+        "kernel_tuner": "kernel-tuner", "opentelemetry": "opentelemetry-sdk",
     }  # fmt: skip
     indirect = {"gpytorch": "botorch", "torch": "botorch"}  # brought by
     for module, requirement in (*EXTRAS.items(), *LAB_EXTRAS.items()):
