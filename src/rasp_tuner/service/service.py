@@ -90,12 +90,10 @@ class Service:
         return name in self.writer.cache.rows or (self.leases is not None and name in self.leases.taken)
 
     def view(self, study: LiveStudy | StudySummary, work: UnitOfWork) -> dict[str, Any]:
-        """A study as its routes show it, with its users, and the server that has it if there may be several."""
-        view = study.view(work.now)
-        server = None if self.leases is None else self.leases.url
-        return {**view, "users": self._users_of(view["name"], work.now), "server": server}
+        """A study as its routes show it, with the server that has it if there may be several."""
+        return {**study.view(work.now), "server": None if self.leases is None else self.leases.url}
 
-    def _users_of(self, study: str, now: float) -> list[dict[str, Any]]:
+    def users_of(self, study: str, now: float) -> list[dict[str, Any]]:
         """Who has asked or told lately, latest first."""
         seen = self.users.get(study, {})
         lately = {caller: at for caller, at in list(seen.items()) if at > now - USED_S}

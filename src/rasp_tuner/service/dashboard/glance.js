@@ -27,7 +27,10 @@ export class Glance {
     const [verdict, words] = safe(view, broken(this.study.metrics, latest));
     this.say(SAFE, words, verdict);
     this.say(TRYING, trying(view, this.study.usual, latest[0]));
-    this.say(USERS, sentence(users(view.users, Date.now() / 1000)));
+  }
+
+  showUsers({ users }) {
+    this.say(USERS, sentence(inWords(users, Date.now() / 1000)));
   }
 
   say(question, words, verdict = "open") {
@@ -68,8 +71,8 @@ function trying({ pending }, usual, newest) {
 }
 
 /** The keys that have asked or told lately, in words. */
-export function users(found, now) {
-  if (!found?.length) return "nobody in the last hour.";
+function inWords(found, now) {
+  if (!found.length) return "nobody in the last hour.";
   const words = found.slice(0, FEW).map(({ name, at }) => `${name === "local" ? "this machine, without a key" : name} (${ago(at, now)})`);
   return `${words.join(", ")}${found.length > FEW ? ` and ${found.length - FEW} more` : ""}.`;
 }

@@ -3,7 +3,6 @@
 import { Refused, get } from "./api.js";
 import { h, write } from "./dom.js";
 import { verdict } from "./gains.js";
-import { users } from "./glance.js";
 import { ago, percent, signed, whole } from "./numbers.js";
 import { heard, linkIs, withKey } from "./shell.js";
 
@@ -159,14 +158,13 @@ class Card {
     this.about = h("span", { class: "about" });
     this.gain = h("b", { class: "gain" });
     this.alert = h("span", { class: "alert" });
-    this.users = h("span", { class: "users" });
     const link = h("a", { href: `/studies/${encodeURIComponent(name)}` }, name);
     this.element = h(
       "li",
       {},
       h("div", { class: "name" }, link, this.state, this.about),
       this.gain,
-      h("div", { class: "what" }, this.facts, this.users, this.alert),
+      h("div", { class: "what" }, this.facts, this.alert),
       this.when,
     );
   }
@@ -183,7 +181,6 @@ class Card {
     const failed = study.failures ? ` · ${whole(study.failures)} failed` : "";
     write(this.facts, `${whole(study.learned)} learned · ${whole(study.pending)} pending${failed}`);
     write(this.when, study.last_event_at ? ago(study.last_event_at, Date.now() / 1000) : "nothing yet");
-    write(this.users, study.users?.length ? `Used by ${users(study.users, Date.now() / 1000)}` : "");
     const gain = study.versus_default?.gain;
     write(this.gain, gain ? (gain.kind === "share" ? percent(gain.value, true) : signed(gain.value)) : "");
     this.gain.dataset.verdict = verdict(gain);

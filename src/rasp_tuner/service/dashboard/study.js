@@ -107,6 +107,11 @@ class StudyPage {
         (got) => this.recommended.show(got),
         6 * LEAST_MS,
       ),
+      users: new Part(
+        () => get(path(name, "/users")),
+        (got) => this.glance.showUsers(got),
+        6 * LEAST_MS,
+      ),
       suggestions: new Part(
         () => get(path(name, "/suggestions?limit=50")),
         (got) => {

@@ -19,6 +19,7 @@ from rasp_tuner.service.http.schemas import (
     PartialAnswer,
     Recommended,
     SituationGains,
+    StudyUsers,
     StudyView,
     Suggested,
     SuggestedBatch,
@@ -95,6 +96,11 @@ async def view(service: Service, request: Request, _: None) -> Any:
     return await service.read(request.study, service.view)
 
 
+async def users(service: Service, request: Request, _: None) -> Any:
+    name = request.study
+    return {"users": await service.read(name, lambda _, work: service.users_of(name, work.now))}
+
+
 async def suggestions(service: Service, request: Request, _: None) -> Any:
     limit = int_from_query(request.query, "limit", 50, 1, 200)
     shown = await service.read(request.study, lambda live, work: live.suggestions(limit, work.now))
@@ -149,6 +155,7 @@ ROUTES = [
     post(f"{STUDY}/recommend", "read", recommend, "The best known; changes nothing", Ask, Recommended),
     post(f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIfRequest, WhatIf),
     get(STUDY, "read", view, "Definition and counts", gives=StudyView),
+    get(f"{STUDY}/users", "read", users, "Who asked or told in the last hour", gives=StudyUsers),
     get(f"{STUDY}/suggestions", "read", suggestions, "The newest suggestions", gives=Suggestions, query={"limit": 50}),
     get(f"{STUDY}/suggestions/{{id}}", "read", suggestion, "One, and why it was made", gives=ExplainedSuggestion),
     get(f"{STUDY}/waiting", "read", waiting, "Suggestions that wait for a person", gives=Waiting),

@@ -373,6 +373,10 @@ class StudyUser(LazyModel):
     at: float = Field(description="When it last asked or told.")
 
 
+class StudyUsers(LazyModel):
+    users: list[StudyUser] = Field(description="Who wrote to it in the last hour, since this server has it.")
+
+
 class StudyView(NewStudy):
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
@@ -400,7 +404,6 @@ class StudyView(NewStudy):
     alerts: list[str] = Field(description="What is wrong, in words; empty where all is well.")
     fallbacks: FallbackReport
     health: str = Field(description='"good", or all that is wrong with it, in words.')
-    users: list[StudyUser] = Field(default_factory=list, description="Keys that wrote to it in the last hour.")
     server: str | None = Field(default=None, description="Which of several servers has it; null with one server.")
 
 
