@@ -15,6 +15,7 @@ from rasp_tuner.errors import TuningStopped
 
 LONGEST_OUTPUT = 1_000_000  # bytes kept, from the end
 LAUNCHER = Path(__file__).with_name("launcher.py")
+ANY_LAUNCHER = b"/rasp_tuner/tune/launcher.py"  # also that of another installation
 MARK = "RASP_TUNE_STUDY"  # environment variable of every run: the study's name
 END_S = 10.0  # the launcher's time to end all processes, before it is ended itself
 PIPE_BYTES = 1 << 20  # of a pipe's buffer, so that a command rarely waits for its reader
@@ -117,7 +118,7 @@ def _has_launcher(process: int) -> bool:
     while process > 1:
         place = Path(f"/proc/{process}")
         try:
-            if os.fsencode(LAUNCHER) in (place / "cmdline").read_bytes().split(b"\0"):
+            if any(word.endswith(ANY_LAUNCHER) for word in (place / "cmdline").read_bytes().split(b"\0")):
                 return True
             process = int((place / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
