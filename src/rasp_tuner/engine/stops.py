@@ -48,8 +48,8 @@ class StopRecord:
 
     @property
     def used(self) -> bool:
-        """Whether runs are ended where they should be, as far as that was seen."""
-        return self.ended >= self.passed
+        """Whether runs are ended where they should be: some were, and no more went on."""
+        return self.ended > 0 and self.ended >= self.passed
 
     def observe(self, ended: bool, passed: bool) -> None:
         self.count = min(self.count + 1, CHANGE_IN_A_ROW) if ended else 0
