@@ -24,7 +24,8 @@ STAKE = 0.25  # of the default's loss
 MOST_STAKE = 3.0  # of the default's loss: where that would not tell a bad run from noise, no run is ended
 UNKNOWN_HARM = 1.0  # of a loss, by which a run may be worse than what is known: one that was ended, or a first look
 RECORDED = {"count": Field((), 0.0, CHANGE_IN_A_ROW, whole=True)}
-RECORDED |= {name: Field((), 0.0, MOST_SAMPLES, whole=True) for name in ("ended", "passed")}
+RECORDED |= {name: Field((), 0.0, MOST_SAMPLES, whole=True) for name in ("ended", "passed", "runs")}
+CALM_RUNS = 60  # without one beyond its stop, after which runs are taken to be ended where they should be
 FAR = 5.0  # deviations, beyond which the hazard of a normal number has its asymptotic form
 
 ENDED = "the run was ended there, and would have come to this or worse"
@@ -41,6 +42,7 @@ class StopRecord:
 
     count = 0  # of the latest runs
     ended = passed = 0  # runs that were ended; and that went on beyond their stop
+    runs = 0
 
     @property
     def many(self) -> bool:
@@ -48,12 +50,12 @@ class StopRecord:
 
     @property
     def used(self) -> bool:
-        """Whether runs are ended where they should be: some were, and no more went on."""
-        return self.ended > 0 and self.ended >= self.passed
+        """Whether runs are ended where they should be: some were, and no more went on; or for long none had to be."""
+        return self.ended >= self.passed if self.ended else not self.passed and self.runs >= CALM_RUNS
 
     def observe(self, ended: bool, passed: bool) -> None:
         self.count = min(self.count + 1, CHANGE_IN_A_ROW) if ended else 0
-        self.ended, self.passed = self.ended + ended, self.passed + passed
+        self.ended, self.passed, self.runs = self.ended + ended, self.passed + passed, self.runs + 1
 
     def state(self) -> dict[str, Array]:
         return {name: np.array(float(getattr(self, name))) for name in RECORDED}
