@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rasp_lab.beds.contract import SHARE, WORLDS, play
-from rasp_tuner import Categorical, Int, Tuner
+from rasp_lab.beds.contract import ANY_SPACE, SHARE, WORLDS, play
+from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.engine.measured_bill import SPENT, MeasuredBill
 
 STEPS = 120
@@ -14,10 +14,10 @@ RATES = {"rate": Int(0, 20), "size": Int(0, 20)}
 DEFAULT = {"rate": 10, "size": 10}
 
 
-def peak(name: str, space: str, seed: int, stops: bool = True) -> float:
+def peak(name: str, space: str, seed: int, stops: bool = True, steps: int = STEPS) -> float:
     """How far the true bill ever was above 2% of the steps so far."""
-    bills = np.cumsum(play(WORLDS[name](np.random.default_rng(seed)), space, seed, stops, STEPS))
-    return float((bills - SHARE * np.arange(1, STEPS + 1)).max())
+    bills = np.cumsum(play(WORLDS[name](np.random.default_rng(seed)), space, seed, stops, steps))
+    return float((bills - SHARE * np.arange(1, steps + 1)).max())
 
 
 def spike(tuner: Tuner, steps: int, seed: int = 0) -> float:
@@ -38,11 +38,33 @@ def test_the_allowance_is_what_these_tests_take_it_for() -> None:
     assert (budget.measured, budget.error) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", [made.__name__ for made in ANY_SPACE])
 def test_with_stops_the_true_bill_keeps_the_contract(world: str) -> None:
     peaks = [peak(world, "choices", seed) for seed in (1, 3, 5)]
     assert np.mean(peaks) <= (1.0 + SLACK) * ALLOWANCE
     assert max(peaks) <= (2.0 + SLACK) * ALLOWANCE
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_it_does_so_where_all_knobs_are_continuous(world: str) -> None:
+    peaks = [peak(world, "floats", seed, steps=2 * STEPS) for seed in (1, 3, 5)]
+    assert np.mean(peaks) <= (1.0 + SLACK) * ALLOWANCE
+    assert max(peaks) <= (2.0 + SLACK) * ALLOWANCE
+
+
+def test_where_nobody_ends_runs_continuous_knobs_are_not_audited() -> None:
+    """The contract is one of runs that are ended; without stops a run may cost any multiple of a stake."""
+    sources: dict[bool, set[str]] = {True: set(), False: set()}
+    for ends, seen in sources.items():
+        tuner = Tuner({name: Float(0.0, 1.0) for name in "xy"}, {"cost": "min"}, default={"x": 0.5, "y": 0.5}, seed=1)
+        for _ in range(80):
+            own = tuner.ask()
+            cost = 1.0 if own.params == tuner.default else 1.5
+            ended = ends and own.stop is not None and cost >= own.stop
+            seen.add(tuner.explain(own.id).source)
+            tuner.tell(own.id, {"cost": float(own.stop or 0.0) if ended else cost}, stopped=ended)
+    assert any("measured" in source for source in sources[True])
+    assert not any("measured" in source for source in sources[False])
 
 
 def test_the_bill_as_measured_is_that_of_the_world() -> None:

@@ -17,7 +17,7 @@ FLAG_LEASE_S = 300.0  # for which a targeting key keeps its suggestion
 MOST_LEASES = 4_096  # targeting keys of one study whose latest suggestion is known
 LONGEST_TEXT = 1_024  # characters of a context's value, as in requests of the service
 TARGETING_KEY = "targetingKey"
-VALUE, VARIANT, FAILED = "value", "variant", "failed"  # fields of a tracked event that are no metrics
+VALUE, VARIANT, FAILED, STOPPED = "value", "variant", "failed", "stopped"  # of a tracked event: no metrics
 RECOMMENDATION = "recommendation"  # the variant of what nobody suggested: it cannot be told
 
 # reasons of OpenFeature, and when we give them
@@ -87,6 +87,7 @@ class TrackedOutcome:
     metrics: dict[str, float] | None  # None: it failed
     failure: str = ""
     variant: str | None = None  # the suggestion; None: that of the targeting key
+    stopped: bool = False  # the run was ended: the metrics are at least so bad
 
 
 def outcome(metrics: Iterable[str], named: str | None, details: Mapping[str, Any]) -> TrackedOutcome:
@@ -96,14 +97,18 @@ def outcome(metrics: Iterable[str], named: str | None, details: Mapping[str, Any
     other names are the application's own.
 
     >>> outcome(["p99_ms"], None, {"value": 181, "variant": "s7"})
-    TrackedOutcome(metrics={'p99_ms': 181.0}, failure='', variant='s7')
+    TrackedOutcome(metrics={'p99_ms': 181.0}, failure='', variant='s7', stopped=False)
     """
     known = list(metrics)
-    variant, failed = (None if name in known else details.get(name) for name in (VARIANT, FAILED))
+    variant, failed, stopped = (None if name in known else details.get(name) for name in (VARIANT, FAILED, STOPPED))
     if variant is not None and (not isinstance(variant, str) or not variant):
         raise InvalidValue(f"{VARIANT} must be the id of a suggestion, as in 's7', got {show(variant)}")
     if named is not None and named not in known:
         raise InvalidValue(f"metrics has no {show(named)}; this study has {show(known)}")
+    if stopped is not None and not isinstance(stopped, bool):
+        raise InvalidValue(f"{STOPPED} must be true or false, got {show(stopped)}")
+    if stopped and failed:
+        raise InvalidValue(f"{STOPPED} and {FAILED}: a run that was ended has metrics, one that failed has none")
     if failed is not None and failed is not False:
         return TrackedOutcome(None, _failure(failed), variant)
     given = {name: details[name] for name in known if name in details}
@@ -117,7 +122,8 @@ def outcome(metrics: Iterable[str], named: str | None, details: Mapping[str, Any
     others = {name: value for name, value in details.items() if name not in (*known, VALUE, VARIANT)}
     given |= {name: value for name, value in others.items() if _is_number(value)}
     same_names("metrics", given, known)
-    return TrackedOutcome({name: number(f"metrics[{name!r}]", given[name]) for name in known}, variant=variant)
+    values = {name: number(f"metrics[{name!r}]", given[name]) for name in known}
+    return TrackedOutcome(values, variant=variant, stopped=bool(stopped))
 
 
 def _failure(given: object) -> str:

@@ -297,6 +297,24 @@ def test_what_is_told_twice_counts_once(study):
     }
 
 
+def test_a_run_that_is_stopped_ends_its_lease_and_is_learned_as_a_bound(study):
+    client, name = study
+    first = evaluate(client, name, HOST).json()
+    assert "stop" not in first["metadata"]  # the default itself is never stopped
+    track(client, name, HOST, value=20.0)
+    own = evaluate(client, name, HOST).json()
+    stop = own["metadata"]["stop"]
+    assert 20.0 < stop < 40.0
+    assert evaluate(client, name, HOST).json() == own
+    answer = track(client, name, HOST, value=stop, stopped=True).json()
+    assert (answer["variant"], answer["status"]) == (own["variant"], "learned")
+    assert evaluate(client, name, HOST).json()["variant"] != own["variant"]
+    assert track(client, name, value=stop, stopped=True, variant=own["variant"]).json()["status"] == "duplicate"
+    assert error(track(client, name, value=stop, variant=own["variant"])) == (409, "GENERAL")
+    [seen] = [one for one in client.get(f"/v1/studies/{name}/suggestions").json()["suggestions"] if one.get("stopped")]
+    assert (seen["id"], seen["metrics"]) == (own["variant"], {"p99_ms": stop})
+
+
 WRONG_EVENTS = [
     ("nothing", {"value": 1.0, "variant": "s0"}, (404, "FLAG_NOT_FOUND")),
     ("{}.p98_ms", {"value": 1.0, "variant": "s0"}, (400, "GENERAL")),
@@ -312,6 +330,8 @@ WRONG_EVENTS = [
     ("{}", {"value": 1.0, "variant": "recommendation"}, (409, "GENERAL")),
     ("{}", {"value": 1.0}, (400, "TARGETING_KEY_MISSING")),
     ("{}", {"failed": 7, "variant": "s0"}, (400, "GENERAL")),
+    ("{}", {"value": 1.0, "stopped": "yes", "variant": "s0"}, (400, "GENERAL")),
+    ("{}", {"failed": True, "stopped": True, "variant": "s0"}, (400, "GENERAL")),
     ("", {"value": 1.0, "variant": "s0"}, (400, "PARSE_ERROR")),
 ]
 

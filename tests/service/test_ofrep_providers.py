@@ -9,6 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 
+import httpx
 import npm_packages
 import pytest
 import readme_example
@@ -165,3 +166,19 @@ def test_in_a_browser_a_page_of_a_site_that_was_not_named_gets_nothing(browser, 
     page.get_by_text("Stopped: ").wait_for(timeout=60_000)
     page.close()
     assert readme_example.served(served.url) == []
+
+
+def test_a_stop_reaches_the_python_provider_and_a_stopped_run_ends_its_lease(served):
+    api.set_provider_and_wait(OFREPProvider(served.url))
+    flags, track = api.get_client(), f"{served.url}/ofrep/v1/track"
+    for details in ({"value": 100.0}, {"stopped": True}):
+        flag = flags.get_object_details("cache", {}, host(qps=900))
+        event = {"trackingEventName": "cache", "context": {"targetingKey": "host-7"}, "trackingEventDetails": details}
+        if details.get("stopped"):
+            stop = flag.flag_metadata["stop"]
+            assert 100.0 < stop < 200.0
+            details["value"] = stop
+        httpx.post(track, json=event).raise_for_status()
+    assert flags.get_object_details("cache", {}, host(qps=900)).variant == "s2"
+    with Client(served.url, timeout=20) as client:
+        assert [one.get("stopped") for one in client.study("cache").suggestions()][:3].count(True) == 1

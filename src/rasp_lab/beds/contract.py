@@ -27,6 +27,7 @@ class World(NamedTuple):
     cost: Callable[[Params, float, int], float]  # of params that are not the default, in a context, at a step
     noise: Callable[[Rng], float]  # a factor of mean 1
     drift: float = 0.0  # deviation of one step of the logarithm of all costs
+    jumps: float = 0.0  # probability of a step at which all costs double, or halve
 
 
 def unbeatable(rng: Rng) -> World:
@@ -91,7 +92,44 @@ def turning(rng: Rng) -> World:
     return World(lambda *at: 0.8 if at[-1] < 60 else 1.5, lognormal(0.1))
 
 
-WORLDS = {made.__name__: made for made in (unbeatable, unbeatable_noisy, ruinous, drifting, heavy, rare, trap, turning)}
+def away(params: Params) -> float:
+    """How far the farthest knob is from the default, of knobs from 0 to 1."""
+    return max(abs(float(value) - 0.5) for value in params.values())
+
+
+def cliff(rng: Rng) -> World:
+    """The farther away the better, by up to 15%; then a cliff, behind which all costs three times as much."""
+    edge = float(rng.uniform(0.15, 0.35))
+    return World(lambda params, *_: 1.0 - 0.5 * away(params) if away(params) < edge else 3.0, lognormal(0.05))
+
+
+def ridge(rng: Rng) -> World:
+    """A ridge of 10% around the default, a valley that is 5% better, and ruin behind it."""
+    ends = 0.1 + float(rng.uniform(0.0, 0.1)), 0.3
+    return World(lambda params, *_: (1.1, 0.95, 5.0)[sum(away(params) > end for end in ends)], lognormal(0.1))
+
+
+def moving(rng: Rng) -> World:
+    """A bowl whose optimum jumps to the other side every fifty steps: what was 25% better is 77% worse."""
+    side = float(rng.choice([-0.2, 0.2]))
+
+    def cost(params: Params, context: float, step: int) -> float:
+        del context
+        best = 0.5 + side * (-1.0) ** (step // 50)
+        return (0.7 + 2.0 * sum((float(value) - best) ** 2 for value in params.values())) / 0.94
+
+    return World(cost, lognormal(0.05))
+
+
+def shifting(rng: Rng) -> World:
+    """All costs double or halve, every forty steps or so; all but the default are 15% worse."""
+    del rng
+    return World(lambda *_: 1.15, lognormal(0.05), jumps=0.025)
+
+
+ANY_SPACE = (unbeatable, unbeatable_noisy, ruinous, drifting, heavy, rare, trap, turning)
+CONTINUOUS = (cliff, ridge, moving, shifting)
+WORLDS = {made.__name__: made for made in (*ANY_SPACE, *CONTINUOUS)}
 SPACES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "choices": (
         {"plan": Categorical(list("abcdefgh")), "size": Int(1, 12), "fast": Categorical([True, False])},
@@ -123,6 +161,8 @@ def play(world: World, space: str, seed: int, stops: bool, steps: int = STEPS) -
     for step in range(steps):
         load = float(rng.random())
         level += world.drift * rng.standard_normal()
+        if world.jumps and rng.random() < world.jumps:
+            level += float(rng.choice([-1.0, 1.0])) * math.log(2.0)
         own = tuner.ask({"load": load})
         usual = math.exp(level) * (1.0 + load)
         true = usual * (1.0 if own.params == default else world.cost(own.params, load, step))
@@ -140,17 +180,24 @@ def run(cell: str, seed: int, options: Options) -> Values:
     world = WORLDS[name](np.random.default_rng(seed))
     bills = np.cumsum(play(world, space, seed, stops == "stops"))
     peak = float((bills - SHARE * np.arange(1, STEPS + 1)).max())
-    return {f"{name}: peak bill over 2%, {stops}": peak}
+    return {line(name, space, stops): peak}
+
+
+def line(name: str, space: str, stops: str) -> str:
+    return f"{name}: peak bill over 2%, {space}, {stops}"
+
+
+def cells() -> list[tuple[str, str, str]]:
+    """World, space, whether runs are ended; of knobs without levels the contract is one of runs that are."""
+    spaces = {made.__name__: list(SPACES) for made in ANY_SPACE} | {made.__name__: ["floats"] for made in CONTINUOUS}
+    ways = {"choices": ("stops", "none"), "floats": ("stops",)}
+    return [(name, space, stops) for name in WORLDS for space in spaces[name] for stops in ways[space]]
 
 
 BED = Bed(
     "contract",
     8,
-    {
-        f"{name}: peak bill over 2%, {stops}": Measure("mean", wanted=10.0, worst="run")
-        for name in WORLDS
-        for stops in ("stops", "none")
-    },
-    lambda _: [f"{name}, {space}, {stops}" for name in WORLDS for space in SPACES for stops in ("stops", "none")],
+    {line(*cell): Measure("mean", wanted=10.0, worst="run") for cell in cells()},
+    lambda _: [", ".join(cell) for cell in cells()],
     run,
 )

@@ -68,7 +68,7 @@ class Engine:
         self._first_looks = len(self.default) + 1
         self._context_dim = context_dim
         self._budget = None if settings.budget is None else BudgetLedger(settings.budget)
-        self._calibration, self._stops, self._measured = safety.Calibration(), stops.StopsInARow(), MeasuredBill()
+        self._calibration, self._stops, self._measured = safety.Calibration(), stops.StopRecord(), MeasuredBill()
         self.dims = Dims(len(self.default), context_dim, objective.columns)
         self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
         self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
@@ -372,14 +372,15 @@ class Engine:
 
     def _audited(self, belief: Belief, choice: Choice) -> Choice:
         """The choice; or the default, if its measured cost asks for that."""
-        share = self.settings.budget if self._is_measured and not self._at_default(choice.point) else None
+        binds = self._is_measured and (self.family.hindsight or self._stops.used)
+        share = self.settings.budget if binds and not self._at_default(choice.point) else None
         why = None if share is None else self._measured.needs_default(share, self._bill(), self.wider)
         return choice if why is None else Choice(self.default, why, *predict_one(belief, self.default))
 
     @property
     def _is_measured(self) -> bool:
-        """Whether runs of the default are set beside own ones: of one metric, where a knob has levels."""
-        return self._budget is not None and self.objective.one and self.family.hindsight
+        """Whether runs of the default are set beside own ones: of one metric."""
+        return self._budget is not None and self.objective.one
 
     def _at_default(self, point: Array) -> bool:
         return bool(point.tolist() == self.default.tolist())
@@ -439,12 +440,12 @@ class Engine:
         """Book, score and learn a trial."""
         point, context, losses, failed, asked, ended, runs, *_ = trial
         measured = not failed and ended is None
-        self._stops.observe(ended is not None)
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.family.samples
         belief = self.believe(context) if samples else None
         forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
+        self._stops.observe(ended is not None, belief is not None and measured and self._passed(belief, point, error))
         hindsight = self.family.hindsight  # then the bill has all but what was ended
         free = self.objective.seen <= self._first_looks and not (hindsight and ended is not None)
         counts = asked is not None and not free
@@ -520,6 +521,13 @@ class Engine:
             return None
         offer = self.beside(belief, point)
         return self._measured.lowered(stops.stop_of(self.objective, offer, belief.noise, self.wider, booked.left))
+
+    def _passed(self, belief: Belief, point: Array, y: float) -> bool:
+        """Whether a run should have been ended, and was not."""
+        if self.settings.find or self.family.hindsight:  # there it makes no difference
+            return False
+        stop = self._stop(belief, point, None)
+        return stop is not None and float(self.objective.own_units(y)) > stop
 
     def _tell(self, trial: RunOutcome) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""

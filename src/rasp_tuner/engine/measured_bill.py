@@ -9,14 +9,15 @@ e        how far an own run came out above the forecast of the default, as a sha
 r        the same of a run of the default; its mean over the m after a block
 bill     sum of e - n r, over all blocks, in steps of the default's loss
 
-Runs of the default in a row count together, each as if the forecast had learned nothing from those before it. A block
-is judged anew with each of them, until the next own run. r is taken for its mean times v / (v + s / m), with v the
-variance of a forecast's usual error and s that of one run: a few noisy runs say little. Where the default did not run
-yet in a situation like this one, its first run says nothing about others.
+r = bias + an error of each block, both N(0, USUAL_ERROR^2): a model that cannot say how good the default is has it
+wrong every time in the same way, so that the few noisy runs after each block say more together than alone. Runs of the
+default in a row count together, each as if the forecast had learned nothing from those before it. A block is judged
+anew with each of them, until the next own run. Where the default did not run yet in a situation like this one, its
+first run says nothing about others.
 
 The default runs where
-    audit    n stakes come to what is left: so much may have been lost unseen. In a block that goes on, a gain is left
-             to be spent if the default was ever measured to be so bad; at most MOST_CREDIT times what was left before.
+    audit    n stakes come to what is left: so much may have been lost unseen. In a block that goes on, only that part
+             of a gain is left to be spent which is sure, as long as nobody knows r.
     again    an audit leaves an error that is large beside what is left
     spent    the bill, less its error, leaves nothing
 
@@ -40,9 +41,8 @@ from rasp_tuner.engine.stops import STAKE
 from rasp_tuner.types import Budget
 
 MOST_SHARE = 0.5  # of one run, or odd deviations: more is an outlier
-USUAL_ERROR = 0.2  # of a forecast of the default, as a share
+USUAL_ERROR = 0.2  # of a forecast of the default, as a share: always, and in one block
 NOISE_RUNS = 3.0  # that the model's variance of one run counts for, beside what runs of the default show
-MOST_CREDIT = 3.0  # times what is left without them, that gains may add before they are audited
 LEAST_LEFT = 1.0  # step of the default's loss: audits are not more frequent or more exact, however little is left
 AUDIT = "default (its own cost is measured again)"
 SPENT = "default (the budget is spent, as measured)"
@@ -50,8 +50,10 @@ SPENT = "default (the budget is spent, as measured)"
 FIELDS = {  # all are zero until something was told, but the level
     name: Field((), 0.0, MOST_SAMPLES, whole=True) for name in ("steps", "own", "after_runs", "freedom")
 }
-FIELDS |= {name: Field((), 0.0, LARGEST) for name in ("closed_variance", "unproven", "noise", "squares")}
-FIELDS |= {name: Field((), -LARGEST, LARGEST) for name in ("closed", "own_sum", "after_sum", "moved", "level")}
+FIELDS |= {name: Field((), 0.0, LARGEST) for name in ("closed_variance", "noise", "squares", "bias_weight")}
+FIELDS |= {
+    name: Field((), -LARGEST, LARGEST) for name in ("closed", "own_sum", "bias_sum", "after_sum", "moved", "level")
+}
 
 
 class MeasuredBill:
@@ -62,7 +64,7 @@ class MeasuredBill:
         self.level = -LARGEST  # the highest that the default was measured at, as a loss in its own units
         self.closed = self.closed_variance = 0.0  # of blocks that are judged for good
         self.own = self.own_sum = 0.0  # runs of the latest block, and sum of their e
-        self.unproven = 0.0  # gains among these where the default was never measured to be so bad
+        self.bias_sum = self.bias_weight = 0.0  # of r after all blocks so far, by their precision
         self.after_sum = self.after_runs = 0.0  # of r after it, as of the forecast before these runs
         self.moved = 0.0  # the forecast, by the runs after it
         self.noise = 0.0  # variance of one run as a share, by the model
@@ -91,7 +93,7 @@ class MeasuredBill:
                 self.level = max(self.level, objective.own_units(y))
             return
         level, unsure = float(offer.level), float(offer.variances[1])
-        deviation = float(objective.relative(wider * math.sqrt(noise + unsure), level))
+        deviation = float(objective.relative(wider * math.sqrt(noise), level))
         levels = float(objective.own_units(level)), float(objective.own_units(y))
         share = float(objective.relative(y - level, level))
         if at_default:
@@ -119,7 +121,7 @@ class MeasuredBill:
 
     def observe_own(self, share: float, noise: float, levels: tuple[float, float], ended: bool) -> None:
         """Another setting came out `share` above the forecast of the default; arguments as above."""
-        bounded, (forecast, came) = self._bounded(share, noise), levels
+        bounded, came = self._bounded(share, noise), levels[1]
         if ended:  # that much it cost, however high the forecast of the default may have been
             least = 0.0 if self.level == -LARGEST else (came - self.level) / max(abs(self.level), SMALLEST)
             bounded = min(max(share, bounded, least), MOST_PRICE)
@@ -127,8 +129,6 @@ class MeasuredBill:
             self._close()
         self.own += 1.0
         self.own_sum += bounded
-        if self.level == -LARGEST or forecast > self.level + STAKE * abs(self.level):
-            self.unproven -= min(bounded, 0.0)
 
     @property
     def mean(self) -> float:
@@ -152,16 +152,16 @@ class MeasuredBill:
         if bill is not None and bill.earned - bill.spent > NOISE_DEVIATIONS * wider * math.sqrt(bill.variance):
             return None
         allowed = share * (START_STEPS + self.steps + 1.0)
-        left = allowed - self.mean
-        if not self.after_runs:
-            proven = allowed - self.closed
-            left = min(left - self.unproven, proven + MOST_CREDIT * max(proven, 0.0))
-        if left + self.doubt(share) <= 0.0:
+        if allowed - self.mean + self.doubt(share) <= 0.0:
             return SPENT
-        if not self.after_runs:
-            return AUDIT if self.own * STAKE >= max(left, LEAST_LEFT) else None
-        exact = self.own * self._error() <= max(MOST_OF_LEFT * left, LEAST_LEFT)
-        return None if exact or self.after_runs >= self.own else AUDIT
+        if self.after_runs:
+            left = allowed - surely(self.mean, self.deviation**2)
+            exact = self.own * self._error() <= max(MOST_OF_LEFT * left, LEAST_LEFT)
+            return None if exact or self.after_runs >= self.own else AUDIT
+        gained = surely(self.closed, self.closed_variance)
+        gained += min(surely(self.mean - self.closed, self._block_variance()), 0.0)
+        left = allowed - max(self.mean, gained)
+        return AUDIT if self.own * STAKE >= max(left, LEAST_LEFT) else None
 
     def added_to(self, report: Budget) -> Budget:
         """A report, with what was measured."""
@@ -184,7 +184,7 @@ class MeasuredBill:
         closed = self.mean + other.mean, self.closed_variance + other.closed_variance
         blocks = self._block_variance() + other._block_variance()
         self.level, self.noise = max(self.level, other.level), max(self.noise, other.noise)
-        for name in ("steps", "squares", "freedom"):
+        for name in ("steps", "squares", "freedom", "bias_sum", "bias_weight"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._close()
         self.closed, self.closed_variance = closed[0], closed[1] + blocks
@@ -194,8 +194,8 @@ class MeasuredBill:
         return {name: np.array(float(np.clip(getattr(self, name), f.least, f.most))) for name, f in FIELDS.items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Tuners out of a fleet have none."""
-        found = state if "steps" in state else MeasuredBill().state()
+        """Snapshots from before it was built have none, nor have tuners out of a fleet; the first lack some fields."""
+        found = {name: state.get(name, blank) for name, blank in MeasuredBill().state().items()}
         for name, array in checked(found, FIELDS, {}).items():
             setattr(self, name, float(array))
 
@@ -209,23 +209,46 @@ class MeasuredBill:
     def _close(self) -> None:
         """Judge the latest block for good; the next one begins."""
         self.closed, self.closed_variance = self.mean, self.closed_variance + self._block_variance()
-        self.own = self.own_sum = self.unproven = self.after_sum = self.after_runs = self.moved = 0.0
+        if self.after_runs:
+            weight = 1.0 / (USUAL_ERROR**2 + self._variance())
+            self.bias_weight += weight
+            self.bias_sum += weight * self.after_sum / self.after_runs
+        self.own = self.own_sum = self.after_sum = self.after_runs = self.moved = 0.0
 
     def _beside(self) -> float:
-        """The mean r after the latest block, as far as it is believed."""
-        return self.after_sum / max(self.after_runs, 1.0) * self._belief()
+        """The mean r of the latest block, as far as it is believed."""
+        usual = self.bias_sum / (self.bias_weight + USUAL_ERROR**-2)
+        if not self.after_runs:
+            return usual
+        return usual + self._belief() * (self.after_sum / self.after_runs - usual)
 
     def _block_variance(self) -> float:
         return self._noise() * self.own + (self.own * self._error()) ** 2
 
     def _error(self) -> float:
         """Deviation of r."""
-        return USUAL_ERROR * math.sqrt(1.0 - self._belief())
+        return math.sqrt(self._variance() * self._belief()) if self.after_runs else math.sqrt(self._prior())
 
     def _belief(self) -> float:
-        known = USUAL_ERROR**2 * self.after_runs
-        return known / max(known + self._noise(), SMALLEST)
+        """The weight of what runs of the default show, beside what they showed before."""
+        return self._prior() / (self._prior() + self._variance())
+
+    def _prior(self) -> float:
+        """Variance of r before any run of the default after a block."""
+        return USUAL_ERROR**2 + 1.0 / (self.bias_weight + USUAL_ERROR**-2)
+
+    def _variance(self) -> float:
+        return self._noise() / max(self.after_runs, 1.0)
 
     def _noise(self, most: float = math.inf) -> float:
         """Variance of one run as a share: the model's, up to `most`, and that of runs of the default in a row."""
         return (NOISE_RUNS * min(self.noise, most) + self.squares) / (NOISE_RUNS + self.freedom)
+
+
+def surely(bill: float, variance: float) -> float:
+    """A bill, but for gains that are not sure.
+
+    >>> surely(3.0, 4.0), surely(-3.0, 4.0), surely(-5.0, 4.0)
+    (3.0, 0.0, -1.0)
+    """
+    return max(bill, min(bill + NOISE_DEVIATIONS * math.sqrt(variance), 0.0))

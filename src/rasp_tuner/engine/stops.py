@@ -14,7 +14,7 @@ import numpy as np
 
 from rasp_tuner.base.common_constants import CHANGE_IN_A_ROW, NOISE_DEVIATIONS
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.base.state_checks import Field, checked
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.engine.budget import MOST_OF_LEFT
 from rasp_tuner.engine.family import Belief, predict_one
 from rasp_tuner.engine.objective import Objective
@@ -23,6 +23,9 @@ from rasp_tuner.engine.safety import Against
 STAKE = 0.25  # of the default's loss
 MOST_STAKE = 3.0  # of the default's loss: where that would not tell a bad run from noise, no run is ended
 UNKNOWN_HARM = 1.0  # of a loss, by which a run may be worse than what is known: one that was ended, or a first look
+RECORDED = {"count": Field((), 0.0, CHANGE_IN_A_ROW, whole=True)}
+RECORDED |= {name: Field((), 0.0, MOST_SAMPLES, whole=True) for name in ("ended", "passed", "runs")}
+CALM_RUNS = 60  # without one beyond its stop, after which runs are taken to be ended where they should be
 FAR = 5.0  # deviations, beyond which the hazard of a normal number has its asymptotic form
 
 ENDED = "the run was ended there, and would have come to this or worse"
@@ -30,29 +33,38 @@ NOTHING_BESIDE = "the run was ended, and nothing is known yet to compare it with
 STOPPED = "default (the latest runs were stopped)"
 
 
-class StopsInARow:
-    """How many of the latest runs were ended, one after another.
+class StopRecord:
+    """How many of the latest runs were ended, one after another; and whether runs are ended at all.
 
     A stop rests on the default's level. While only others run and are ended, that level may follow them upwards: every
     stop would be higher than the one before.
     """
 
-    count = 0
+    count = 0  # of the latest runs
+    ended = passed = 0  # runs that were ended; and that went on beyond their stop
+    runs = 0
 
     @property
     def many(self) -> bool:
         return self.count >= CHANGE_IN_A_ROW
 
-    def observe(self, ended: bool) -> None:
+    @property
+    def used(self) -> bool:
+        """Whether runs are ended where they should be: some were, and no more went on; or for long none had to be."""
+        return self.ended >= self.passed if self.ended else not self.passed and self.runs >= CALM_RUNS
+
+    def observe(self, ended: bool, passed: bool) -> None:
         self.count = min(self.count + 1, CHANGE_IN_A_ROW) if ended else 0
+        self.ended, self.passed, self.runs = self.ended + ended, self.passed + passed, self.runs + 1
 
     def state(self) -> dict[str, Array]:
-        return {"count": np.array(float(self.count))}
+        return {name: np.array(float(getattr(self, name))) for name in RECORDED}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """The first snapshots of 0.2 have none."""
-        fields = {"count": Field((), 0.0, CHANGE_IN_A_ROW, whole=True)}
-        self.count = int(checked(state, fields, {})["count"]) if "count" in state else 0
+        zeros = StopRecord().state()
+        for name, array in checked({name: state.get(name, zeros[name]) for name in RECORDED}, RECORDED, {}).items():
+            setattr(self, name, int(array))
 
 
 def can_stop(objective: Objective) -> bool:

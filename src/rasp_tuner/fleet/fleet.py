@@ -56,9 +56,10 @@ class FleetSuggestions:
 class Fleet:
     """Many tuners of the same kind, each with a life of its own, in one call.
 
-    Does what as many `Tuner`s would do, to rounding and but for their random numbers. Each tuner has at most one
-    suggestion that waits for an answer; asking again replaces it. A call that raises a RaspError changes nothing. Not
-    thread-safe. `which` says which tuners a call is for: None (all), a position, a slice, positions or a mask.
+    Does what as many `Tuner`s would do whose runs are never ended, to rounding and but for their random numbers. Each
+    tuner has at most one suggestion that waits for an answer; asking again replaces it. A call that raises a RaspError
+    changes nothing. Not thread-safe. `which` says which tuners a call is for: None (all), a position, a slice,
+    positions or a mask.
 
     space, metrics, context, default, guard, budget, switching_cost   as of `Tuner`; the knobs must be (almost)
                 continuous: Float without a step, or Int of more than 64 values

@@ -1,7 +1,7 @@
 """Flags: the evaluation of a flag becomes an ask, and a tracked event a tell (docs/OPENFEATURE.md).
 
-All knobs of one targeting key come from one suggestion, until its lease is over, it was told, or the study was frozen
-or unfrozen.
+All knobs of one targeting key come from one suggestion, until its lease is over, it was told or stopped, or the study
+was frozen or unfrozen.
 """
 
 from collections.abc import Mapping
@@ -82,7 +82,7 @@ async def track(
             message = "variant: nothing was suggested, since nothing could be recorded: there is nothing to tell"
             raise Conflict(message, "variant", EXPIRED_LEASE)
         try:
-            return service.learn(work, live, Answer(id, told.metrics, told.failure))
+            return service.learn(work, live, Answer(id, told.metrics, told.failure, stopped=told.stopped))
         except Conflict as error:
             if told.variant is not None:
                 raise
@@ -134,6 +134,8 @@ def _evaluation(service: Service, live: LiveStudy, record: SuggestionRecord) -> 
     metadata: dict[str, Any] = {"study": live.definition.name, "expiresAt": live.expires_at(record)}
     if "target" in flag:
         metadata["leaseUntil"] = _until(service, live, record)
+    if (stop := live.stop_of(record.number)) is not None:
+        metadata["stop"] = stop
     return {"value": record.params, "reason": flag["reason"], "variant": ask_id(record.number), "metadata": metadata}
 
 

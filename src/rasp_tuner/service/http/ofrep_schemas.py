@@ -45,8 +45,8 @@ class TrackedEvent(OfrepRequest):
     context: Attributes
     trackingEventDetails: dict[str, Any] = Field(
         default_factory=dict,
-        description="`value` of the only metric, or metrics by name; or `failed` with a reason. `variant` names the"
-        " suggestion; without it, it is that of the targeting key.",
+        description="`value` of the only metric, or metrics by name; or `failed` with a reason. `stopped`: the run was"
+        " ended there. `variant` names the suggestion; without it, it is that of the targeting key.",
         examples=[{"value": 181.2, "variant": "s41"}],
     )
 
