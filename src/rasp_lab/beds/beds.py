@@ -12,6 +12,7 @@ BEDS = {
     "tables": "tables:BED",
     "emulated": "emulated:BED",
     "small": "small:BED",
+    "systems": "systems:BED",
     "glitches": "glitches:BED",
     "contract": "contract:BED",
 }

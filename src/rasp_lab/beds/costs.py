@@ -25,7 +25,7 @@ class System:
 
     def best(self, situation: int) -> Params:
         """The cheapest of all settings, by looking at each of them."""
-        every = itertools.product(*map(_values, self.space.values()))
+        every = itertools.product(*map(values_of, self.space.values()))
         return min(
             (dict(zip(self.space, values, strict=True)) for values in every), key=lambda p: self.cost(p, situation)
         )
@@ -46,7 +46,8 @@ def number(value: Value) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def _values(knob: Knob) -> Iterable[Value]:
+def values_of(knob: Knob) -> Iterable[Value]:
+    """All values of a knob; of a Float, or a wide whole number, some over its range."""
     if isinstance(knob, Bool):
         return (False, True)
     if isinstance(knob, Categorical):
