@@ -158,22 +158,9 @@ def test_a_log_is_read_by_kinds(tmp_path):
     kinds = {"zip": Category(), "cached": Flag(), "at": TimeOfDay(), "kb": Number(log=True, missing=4.0)}
     tuner, report = Tuner.from_log(path, space=SPACE, metrics=LOSS, context=kinds)
     assert report.used == 40
-    assert report.imputed == 0
     for text, cached, best in (("007", True, 0.2), ("7", False, 0.8)):
         seen = {"zip": text, "cached": cached, "at": 49_500}
         assert tuner.recommend(seen)["x"] == pytest.approx(best, abs=0.1)
-
-
-def test_medians_fill_only_what_may_not_be_missing():
-    records = [
-        {"context": {"kb": kb, "region": region}, "params": {"x": 0.1}, "metrics": {"loss": 1.0}}
-        for kb, region in [(1.0, "eu"), (None, "us"), (3.0, None), (5.0, "eu")]
-    ]
-    kinds = {"region": "category", "kb": "number"}
-    _, report = Tuner.from_log(records, space=SPACE, metrics=LOSS, context=kinds, missing="median")
-    assert (report.used, report.imputed) == (4, 1)
-    with pytest.raises(InvalidValue, match=r"record 1: context\['kb'\] is missing"):
-        Tuner.from_log(records, space=SPACE, metrics=LOSS, context=kinds)
 
 
 def test_a_shield_takes_kinds():

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import sys
 import warnings
 from importlib import import_module
@@ -297,7 +298,7 @@ def local_ray(tmp_path_factory):
 def test_the_ten_lines_of_the_page(local_ray, monkeypatch, capsys):
     monkeypatch.setenv("HOME", str(local_ray))  # where Ray puts results
     exec(block("RAY_TUNE.md"), {"__name__": "__main__"})  # noqa: S102
-    assert capsys.readouterr().out.endswith("[40, 4]\n")
+    assert re.search(r"\[(39|40|41), 4\]\n$", capsys.readouterr().out)  # trials end in any order
 
 
 @pytest.mark.slow

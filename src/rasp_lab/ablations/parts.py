@@ -8,7 +8,6 @@ score; its minimiser is no candidate then, either.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -199,7 +198,7 @@ QUADRATIC = (
     _quiet_only("an observation is worth nothing", *_horizon(0.0)),
     _quiet_only("an observation is worth 3 steps", *_horizon(3.0)),
     Ablation("an observation is worth 30 steps", _horizon(30.0)),
-    _quiet_only("without the first probe", (choose, "_first_probe", partial(choose._choice, slots=1))),
+    _quiet_only("without the first probe", (choose, "_first_probe", choose._choice)),
     _quiet_only("without moves along the least known directions", *NO_DIRECTIONS),
     _quiet_only("without the best point tried", (choose, "_hint", _without_hint)),
     _quiet_only("memory of 48 slots", *_slots(48)),

@@ -158,13 +158,19 @@ class _Tail:
         self._thread.start()
 
     def _read(self) -> None:
-        while part := os.read(self._descriptor, 65536):
+        while part := self._next():
             self._parts.append(part)
             self._kept += len(part)
             while self._kept - len(self._parts[0]) >= LONGEST_OUTPUT:
                 gone = len(self._parts.popleft())
                 self._kept -= gone
                 self.dropped += gone
+
+    def _next(self) -> bytes:
+        try:
+            return os.read(self._descriptor, 65536)
+        except OSError:
+            return b""  # the pipe was closed here: the study ends, and nobody reads what a run still says
 
     def text(self) -> str:
         """What was kept, once all is read."""

@@ -53,11 +53,6 @@ class GpBelief:
         mean, covariance = self._here.joint(points)
         return self._y(mean), self.fit.scale**2 * np.maximum(covariance.diagonal(), LEAST_VARIANCE)
 
-    def compare(self, point: Array, other: Array) -> tuple[float, float]:
-        pair, scale = self._both(point, other), self.fit.scale
-        variance = max(pair.variance + pair.level_variance - 2.0 * pair.covariance, 0.0)
-        return (pair.mean - pair.level) * scale, variance * scale**2
-
     def against(self, point: Array, default: Array) -> Comparison:
         del default  # it is the tuner's own
         pair, (center, scale), unit = self._pair(point), (self.fit.center, self.fit.scale), self.fit.scale**2
