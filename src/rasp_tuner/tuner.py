@@ -19,7 +19,7 @@ from rasp_tuner.gain.savings import HELD_OUT, MOST_HELD_OUT, Draw, Drawn, Saving
 from rasp_tuner.gain.versus_default import NORMAL_90, ForecastLedger, StepForecast, believed_deviation
 from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.optimizer.metric_table import beside_control, checked_metrics, near_level
-from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Expected, Proposal, Repeats
+from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Asked, Expected, Proposal, Repeats
 from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, named, with_options
 from rasp_tuner.privacy import ContextShield
@@ -236,7 +236,9 @@ class Tuner(TunerView):
         with self._guard:
             expected, weight = self._expected(record, point)
             learned = metrics if control is None else self._beside_control(record.context, metrics, control)
-            outcome = self._optimizer.tell(record.context, point, learned, self._rng, record.point, stopped)
+            outcome = self._optimizer.tell(
+                record.context, point, learned, self._rng, Asked(record.point, record.why.stop), stopped
+            )
             self._note(id, record.context, point, metrics, stopped)
             self._forecasts.add(metrics, expected, point.tolist() == self._default.tolist(), weight)
         self._count_savings(record, metrics, control, stopped)
@@ -256,7 +258,7 @@ class Tuner(TunerView):
         if not isinstance(reason, str):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
-        outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
+        outcome = self._optimizer.tell_failed(record.context, point, self._rng, Asked(record.point, record.why.stop))
         self._note(id, record.context, point, None)
         self._count_savings(record, None)
         failure = reason[:LONGEST_REASON]
@@ -317,7 +319,7 @@ class Tuner(TunerView):
         if one.is_own and self.learned >= LEAST_LEARNED:
             forecasts = self._step_forecasts(seen, point)
         repeats = Repeats(one.count, one.variances, ago)
-        self._optimizer.tell(seen, point, one.means, self._rng, point if one.is_own else None, repeats=repeats)
+        self._optimizer.tell(seen, point, one.means, self._rng, Asked(point) if one.is_own else None, repeats=repeats)
         for context in contexts[:rows]:  # a mean of texts would be no text
             self._record.add(self._lineage.total, NOT_ASKED, context, point, one.means)
         self._lineage.add(seen, point, one.means, one.count)

@@ -9,6 +9,7 @@ from rasp_tuner.engine.family import Prices, RunOutcome
 from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.family import GpFamily
 from rasp_tuner.engine.gp.posterior import ContextPosterior
+from rasp_tuner.optimizer.optimizer import Asked
 from rasp_tuner.space import Space
 
 SPACE = {"codec": Categorical(["none", "lz4", "zstd"]), "batch": Float(0.0, 1.0)}
@@ -23,7 +24,9 @@ def taught(runs=40):
     for t in range(runs):
         point = space.to_unit(DEFAULT) if t % 4 == 0 else space.snap(rng.random(2))
         context = np.array([float(t // 5 % 2)])
-        family.learn(RunOutcome(point, context, point.sum() + 0.1 * rng.normal(size=1), False, point), None, None)
+        family.learn(
+            RunOutcome(point, context, point.sum() + 0.1 * rng.normal(size=1), False, Asked(point)), None, None
+        )
     return family
 
 

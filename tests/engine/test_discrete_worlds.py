@@ -6,6 +6,7 @@ import pytest
 from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.engine.family import RunOutcome
 from rasp_tuner.engine.gp.family import UNREACHED, GpFamily
+from rasp_tuner.optimizer.optimizer import Asked
 from rasp_tuner.space import Layout
 
 
@@ -83,7 +84,7 @@ def test_points_that_cannot_be_had_are_bounded_and_counted():
     for _ in range(200):
         asked = rng.integers(2, size=9).astype(float)
         ran = asked * (np.arange(9) < 5)
-        family.learn(RunOutcome(ran, np.zeros(0), np.array([ran.sum()]), False, asked), belief, None)
+        family.learn(RunOutcome(ran, np.zeros(0), np.array([ran.sum()]), False, Asked(asked)), belief, None)
         belief = family.believe(np.zeros(0))
     state = family.state()
     assert len(state["unreached"]) == len(state["unreached_in"]) <= UNREACHED

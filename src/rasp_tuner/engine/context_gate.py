@@ -22,7 +22,7 @@ from rasp_tuner.engine.engine import FORECAST_FROM_SAMPLES, Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.settings import EngineSettings
-from rasp_tuner.optimizer.optimizer import ANY, LearnResult, Proposal, Repeats, Scope
+from rasp_tuner.optimizer.optimizer import ANY, Asked, LearnResult, Proposal, Repeats, Scope
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Explanation, Outlook, Why
 
@@ -81,7 +81,7 @@ class ContextGate(Engine):
         point: Array,
         metrics: Mapping[str, float],
         rng: np.random.Generator,
-        asked: Array | None = None,
+        asked: Asked | None = None,
         stopped: bool = False,
         repeats: Repeats | None = None,
     ) -> LearnResult:
@@ -95,7 +95,7 @@ class ContextGate(Engine):
         return self._scored(compare, seen, self.blind.tell_error(context[:0], point, error, rng))
 
     def tell_failed(
-        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Asked | None = None
     ) -> LearnResult:
         self.blind.tell_failed(context[:0], point, rng, asked)
         return super().tell_failed(context, point, rng, asked)

@@ -35,6 +35,7 @@ from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch, descr
 from rasp_tuner.optimizer.optimizer import (
     ANY,
     FAILED_ERROR,
+    Asked,
     Expected,
     LatestSamples,
     LearnResult,
@@ -152,7 +153,7 @@ class Engine:
         point: Array,
         metrics: Mapping[str, float],
         rng: np.random.Generator,
-        asked: Array | None = None,
+        asked: Asked | None = None,
         stopped: bool = False,
         repeats: Repeats | None = None,
     ) -> LearnResult:
@@ -173,7 +174,7 @@ class Engine:
         return self._tell(RunOutcome(point, context, self.objective.of_error(error), False))
 
     def tell_failed(
-        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Asked | None = None
     ) -> LearnResult:
         del rng
         if self.objective.seen:
@@ -445,7 +446,8 @@ class Engine:
         samples = self.family.samples
         belief = self.believe(context) if samples else None
         forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
-        self._stops.observe(ended is not None, belief is not None and measured and self._passed(belief, point, error))
+        stop = asked.stop if asked is not None and measured else None
+        self._stops.observe(ended is not None, stop is not None and told > stop)
         hindsight = self.family.hindsight  # then the bill has all but what was ended
         free = self.objective.seen <= self._first_looks and not (hindsight and ended is not None)
         counts = asked is not None and not free
@@ -479,7 +481,7 @@ class Engine:
     def _forecast(self, belief: Belief, point: Array, y: float) -> ByExpert:
         """What was expected at a point where y came out; it was looked at before, as a rule."""
         known, self._expected = self._expected, None
-        if known is not None and known[0] is belief and known[2] == y and np.array_equal(known[1], point):
+        if known is not None and known[0] is belief and known[2] == y and known[1] is point:
             return known[3]
         return belief.forecast(point, y)
 
@@ -516,18 +518,13 @@ class Engine:
         if self.settings.find:
             best = belief.best() if room is None else cast("SearchBelief", belief).best_within(room)
             return stops.stop_behind_best(self.objective, belief, point, best, self.wider)
-        booked = None if not stops.can_stop(self.objective) or self._at_default(point) else self._booked(self._bill())
-        if booked is None:
+        if self._budget is None or not stops.can_stop(self.objective) or self._at_default(point):
             return None
+        left, bill = self._budget.left(self._budget.steps), self._bill()
+        if bill is not None:
+            left -= bill.spent - bill.earned + self.wider * math.sqrt(bill.variance)
         offer = self.beside(belief, point)
-        return self._measured.lowered(stops.stop_of(self.objective, offer, belief.noise, self.wider, booked.left))
-
-    def _passed(self, belief: Belief, point: Array, y: float) -> bool:
-        """Whether a run should have been ended, and was not."""
-        if self.settings.find or self.family.hindsight:  # there it makes no difference
-            return False
-        stop = self._stop(belief, point, None)
-        return stop is not None and float(self.objective.own_units(y)) > stop
+        return self._measured.lowered(stops.stop_of(self.objective, offer, belief.noise, self.wider, left))
 
     def _tell(self, trial: RunOutcome) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""

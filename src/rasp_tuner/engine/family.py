@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.optimizer.optimizer import LatestSamples, Room, Scope, Stateful
+from rasp_tuner.optimizer.optimizer import Asked, LatestSamples, Room, Scope, Stateful
 from rasp_tuner.types import Slots
 
 
@@ -16,7 +16,7 @@ class RunOutcome(NamedTuple):
     context: Array  # [d_c]
     losses: Array  # [K] lower is better; of a failure the worst seen
     failed: bool
-    asked: Array | None = None  # [d] the suggestion that it answers, if it is one; what ran may differ
+    asked: Asked | None = None  # the suggestion that it answers, if it is one
     ended: float | None = None  # y at which the run was ended; the losses are what is expected of it beyond that
     runs: int = 1  # that the losses are the mean of
     scatter: Array | None = None  # [C] variance of the losses of these runs; None of one run

@@ -23,7 +23,7 @@ from rasp_tuner.engine.family import SearchBelief
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable
-from rasp_tuner.optimizer.optimizer import ANY, Expected, LearnResult, Proposal, Repeats, Room, Scope
+from rasp_tuner.optimizer.optimizer import ANY, Asked, Expected, LearnResult, Proposal, Repeats, Room, Scope
 from rasp_tuner.space import Layout
 from rasp_tuner.types import LIMIT_KEPT, Margin, Metric, Why
 
@@ -102,7 +102,7 @@ class LimitedEngine:
         point: Array,
         metrics: Mapping[str, float],
         rng: np.random.Generator,
-        asked: Array | None = None,
+        asked: Asked | None = None,
         stopped: bool = False,
         repeats: Repeats | None = None,
     ) -> LearnResult:
@@ -126,7 +126,7 @@ class LimitedEngine:
         raise InvalidValue("an error alone says nothing about limits: tell the metrics")
 
     def tell_failed(
-        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Asked | None = None
     ) -> LearnResult:
         self._account(context, asked, None)
         for model in self.limits:
@@ -231,7 +231,7 @@ class LimitedEngine:
         """Whether a suggestion keeps the limits, or likely does and the risk may be taken."""
         return kept >= LIMIT_KEPT or (kept >= LIKELY and 1.0 - kept <= self._credit)
 
-    def _account(self, context: Array, asked: Array | None, metrics: Mapping[str, float] | None) -> None:
+    def _account(self, context: Array, asked: Asked | None, metrics: Mapping[str, float] | None) -> None:
         """Book whether an own suggestion broke a limit; a failure did."""
         if asked is not None and self._know:
             broken = metrics is None or any(model.broken(context, metrics[model.name]) for model in self.limits)

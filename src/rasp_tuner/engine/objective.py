@@ -300,9 +300,8 @@ class Objective(MetricTable):
         factors = [] if log is False else [n.expm1(n.clip(gap, None, MOST_LOG_RATIO)) for gap in gaps]
         if log is True:
             return factors
-        if self._unit is None:
-            self._unit = self._typical_loss()
-        unit = n.maximum(n.abs(level), self._unit) if self.one else self._unit
+        typical = self._typical()
+        unit = n.maximum(n.abs(level), typical) if self.one else typical
         unit = n.clip(unit, SMALLEST, None)
         shares = [n.clip(gap / unit, None, LARGEST_RATIO) for gap in gaps]
         return shares if log is False else [n.where(log, a, b) for a, b in zip(factors, shares, strict=True)]
@@ -311,13 +310,17 @@ class Objective(MetricTable):
         """The difference of targets that `relative` calls this share; of one tuner."""
         if self.is_log:
             return math.log1p(share)
-        typical = float(self._typical_loss())
-        return share * max(abs(level) if self.one else 0.0, typical, SMALLEST)
+        return share * max(abs(level) if self.one else 0.0, float(self._typical()), SMALLEST)
 
     def prices(self, most: float) -> Prices:
         """Of one tuner: as `relative`, within `most` either way."""
-        self._unit = unit = self._typical_loss() if self._unit is None else self._unit
-        return Prices(self.is_log, self.one, float(unit), SMALLEST, MOST_LOG_RATIO, most)
+        return Prices(self.is_log, self.one, float(self._typical()), SMALLEST, MOST_LOG_RATIO, most)
+
+    def _typical(self) -> Number:
+        """`_typical_loss`, kept until something is observed."""
+        if self._unit is None:
+            self._unit = self._typical_loss()
+        return self._unit
 
     def _typical_loss(self) -> Number:
         """Of one metric its deviation; of several the size of their target, of which a share is taken."""

@@ -14,6 +14,7 @@ from rasp_tuner.base.state_checks import Field
 from rasp_tuner.engine.family import RunOutcome
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
+from rasp_tuner.optimizer.optimizer import Asked
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,14 @@ class Trials:
     def of(cls, trial: RunOutcome) -> "Trials":
         """That of one tuner."""
         point, context, losses, failed, asked = trial[:5]  # none of them was ended
-        wanted = point if asked is None else asked
+        wanted = point if asked is None else asked.point
         return cls(
             point[None], context[None], losses[None], np.array([failed]), wanted[None], np.array([asked is not None])
         )
 
     def one(self) -> RunOutcome:
         """What `of` was given."""
-        asked = self.wanted[0] if self.asked[0] else None
+        asked = Asked(self.wanted[0]) if self.asked[0] else None
         return RunOutcome(self.points[0], self.contexts[0], self.losses[0], bool(self.failed[0]), asked)
 
     def some(self, places: Places | Flags) -> "Trials":

@@ -35,6 +35,13 @@ class Proposal(NamedTuple):
     why: Why
 
 
+class Asked(NamedTuple):
+    """A suggestion that a run answers."""
+
+    point: Array  # [d] what ran may differ
+    stop: float | None = None  # the cost from which on the run should have been ended
+
+
 class LearnResult(NamedTuple):
     """What a sample came to, and how it was learned."""
 
@@ -161,13 +168,13 @@ class Optimizer(Stateful, Protocol):
         point: Array,
         metrics: Mapping[str, float],
         rng: np.random.Generator,
-        asked: Array | None = None,
+        asked: Asked | None = None,
         stopped: bool = False,
         repeats: Repeats | None = None,
     ) -> LearnResult:
         """Learn from metrics, which are checked first.
 
-        `asked` [d] is the suggestion that ran as `point`; None if nobody asked, so that no budget counts it.
+        `asked` is the suggestion that ran as `point`; None if nobody asked, so that no budget counts it.
         `stopped`: the run was ended; it would have come to these metrics or worse.
         `repeats`: the metrics are means of many runs, which count as many.
         """
@@ -176,7 +183,7 @@ class Optimizer(Stateful, Protocol):
         """Learn from an error in [0, 1] that was composed elsewhere."""
 
     def tell_failed(
-        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Asked | None = None
     ) -> LearnResult:
         """Learn that a run failed; it is never remembered as a best."""
 

@@ -15,6 +15,7 @@ from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.optimizer import (
     ANY,
     FAILED_ERROR,
+    Asked,
     Expected,
     LatestSamples,
     LearnResult,
@@ -99,7 +100,7 @@ class PaperOptimizer:
         point: Array,
         metrics: Mapping[str, float],
         rng: np.random.Generator,
-        asked: Array | None = None,
+        asked: Asked | None = None,
         stopped: bool = False,
         repeats: Repeats | None = None,
     ) -> LearnResult:
@@ -114,7 +115,7 @@ class PaperOptimizer:
         return self._learn(context, point, error, False, rng)
 
     def tell_failed(
-        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Asked | None = None
     ) -> LearnResult:
         del asked
         return self._learn(context, point, FAILED_ERROR, True, rng)

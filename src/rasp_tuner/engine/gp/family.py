@@ -459,7 +459,7 @@ class GpFamily:
 
     def _note_reach(self, trial: RunOutcome, context: Array, same: Indices) -> None:
         """Take in whether a new point ran as it was asked for; `same`: the rows of the point that ran."""
-        s, asked = self._state, trial.asked
+        s, asked = self._state, None if trial.asked is None else trial.asked.point
         if len(s["unreached"]):
             kept = ~(s["unreached"] == trial.point).all(axis=1)
             s["unreached"], s["unreached_in"] = s["unreached"][kept], s["unreached_in"][kept]
