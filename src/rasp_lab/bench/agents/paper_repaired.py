@@ -26,7 +26,7 @@ from rasp_tuner.base.checks import number
 from rasp_tuner.base.numerics import EPSILON, Array
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.optimizer import preset as presets
-from rasp_tuner.optimizer.optimizer import FAILED_ERROR, LearnResult, Repeats
+from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Asked, LearnResult, Repeats
 from rasp_tuner.optimizer.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.paper import PAPER
 from rasp_tuner.paper.algorithm import PaperOptimizer
@@ -184,7 +184,7 @@ class RescoredOptimizer(ReadingOptimizer):
         point: Array,
         metrics: Mapping[str, float],
         rng: np.random.Generator,
-        asked: Array | None = None,
+        asked: Asked | None = None,
         stopped: bool = False,
         repeats: Repeats | None = None,
     ) -> LearnResult:
@@ -204,7 +204,7 @@ class RescoredOptimizer(ReadingOptimizer):
         return outcome
 
     def tell_failed(
-        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Asked | None = None
     ) -> LearnResult:
         self.values[self.replay.added % len(self.values)] = np.nan
         return PaperOptimizer.tell_failed(self, context, point, rng, asked)
