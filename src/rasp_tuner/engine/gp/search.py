@@ -131,12 +131,13 @@ def best_rows(here: ContextPosterior, barred: set[bytes], count: int) -> list[Ar
 
 
 def best_point(here: ContextPosterior, barred: set[bytes]) -> Array | None:
-    """The least mean, by a descent from the best tried and from the default; None if all ends are barred."""
+    """The least mean, by a descent from the best tried and from the default; the best tried if all ends are barred."""
     if here.native is not None:
         return here.native.best(joined_keys(barred, here.fit.knobs.dim))
-    starts = [*best_rows(here, barred, 1), here.fit.knobs.default]
+    tried = best_rows(here, barred, 1)
+    starts = [*tried, here.fit.knobs.default]
     ends = [end for end in descents(here, starts) if end[0].tobytes() not in barred]
-    return min(ends, key=lambda end: end[1])[0] if ends else None
+    return min(ends, key=lambda end: end[1])[0] if ends else tried[0] if tried else None
 
 
 class Draws(NamedTuple):

@@ -96,8 +96,8 @@ GP_API int64_t rasp_gp_best(const GpKnobs *k, const GpFit *f, const GpHere *here
     int64_t rows[SHORTLIST + 1] = {0}, least = 0;
     const int64_t tried = best_rows(k, f, here, &t, barred_count, barred, 1, rows);
     const int64_t kept = descents(k, f, here, &t, tried, rows, barred_count, barred, most, ends + STARTS * k->d, ends, &least);
-    memcpy(out, ends + least * k->d, sizeof(double) * (size_t)k->d);
-    return kept > 0;
+    memcpy(out, kept ? ends + least * k->d : f->points + rows[0] * k->d, sizeof(double) * (size_t)k->d);
+    return kept > 0 || tried > 0;
 }
 
 /* How many candidates there can be, and the scratch that a choice needs. */
