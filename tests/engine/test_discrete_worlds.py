@@ -173,3 +173,21 @@ def test_the_first_value_of_a_dear_workload_does_not_spoil_what_was_learned():
     tuner.tell(s.id, {"ms": 1000.0})
     assert tuner.scales == {"ms": "log"}  # the context says that the situation is new; else one value proves nothing
     assert ms(tuner.recommend({"load": 0.0})["x"]) <= ms(0.5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_ran_is_recommended_where_the_best_guess_cannot_be_had(seed):
+    """One of three knobs may be at its good value; of two, the system runs as by default."""
+    tuner = Tuner(
+        {name: Categorical(["0", "1", "2"]) for name in "abc"},
+        {"ms": "min"},
+        default=dict.fromkeys("abc", "0"),
+        seed=seed,
+    )
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        s = tuner.ask()
+        ran = s.params if list(s.params.values()).count("2") < 2 else dict.fromkeys("abc", "0")
+        ms = 10.0 - 3.0 * list(ran.values()).count("2") + 2.0 * list(ran.values()).count("1")
+        tuner.tell(s.id, {"ms": ms * np.exp(0.05 * rng.normal())}, params=ran)
+    assert sorted(tuner.recommend().values()) == ["0", "0", "2"]

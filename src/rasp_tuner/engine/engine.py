@@ -336,11 +336,17 @@ class Engine:
         return found
 
     def _proven(self, belief: Belief) -> Array:
-        """The best point known if that is proven to be better than the default in this situation; else the default."""
+        """The best point known if that is proven to be better than the default in this situation; else the best of the
+        latest that ran, if that is; else the default."""
         best = belief.best()
-        if best is None:
+        if best is not None:
+            best = safety.legal_point(self._rules, belief, best)
+            if self.beside(belief, best).proven:
+                return best
+        ran = self.recent().points
+        if not len(ran):
             return self.default
-        best = safety.legal_point(self._rules, belief, best)
+        best = ran[int(belief.predict(ran)[0].argmin())]
         return best if self.beside(belief, best).proven else self.default
 
     def _replaced(self, belief: Belief, choice: Choice, harmless: Harmless, why: str) -> Choice:
@@ -596,9 +602,9 @@ class Engine:
     def learn_trials(self, trials: Trials, again: bool) -> None:
         trial, told = trials.one(), self._told
         if told is not None and np.array_equal(told.point, trial.point) and np.array_equal(told.context, trial.context):
-            trial = trial._replace(
-                runs=told.runs, scatter=told.scatter, ago=told.ago
-            )  # what was put aside counts as one run
+            asked = None if trial.asked is None else told.asked
+            trial = trial._replace(asked=asked, runs=told.runs, scatter=told.scatter, ago=told.ago)
+            # what was put aside counts as one run, whose stop is not known
         result = self._learn(trial)
         self._result = self._result if again else result
 
