@@ -78,7 +78,7 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         for own, levels in zip(layout.unordered, layout.levels, strict=True)
     ]
     switches = sum(a or b for a, b in zip(few, choices, strict=True)) / len(few)
-    objective = Objective(metrics, logs_first=switches >= SWITCHES)
+    objective = Objective(metrics, logs_first=any(discrete))
     single = len(discrete) == 1 and not settings.quadratic  # any shape is learned from as few runs as a bowl
     if any(discrete) or settings.find or single:
         family = GpFamily(layout, context_dim, objective.columns, WINDOW_SAMPLES, settings.find)
