@@ -82,12 +82,13 @@ def test_the_bill_as_measured_is_that_of_the_world() -> None:
 
 
 def test_an_audit_says_what_it_is() -> None:
-    tuner = Tuner(RATES, {"cost": "min"}, default=DEFAULT, budget=0.01)
-    sources = []
-    for _ in range(100):
-        own = tuner.ask()
-        sources.append(tuner.explain(own.id).source)
-        tuner.tell(own.id, {"cost": 1.0 if own.params == tuner.default else 1.2})
+    sources = set()
+    for share in (0.005, 0.01):
+        tuner = Tuner(RATES, {"cost": "min"}, default=DEFAULT, budget=share)
+        for _ in range(100):
+            own = tuner.ask()
+            sources.add(tuner.explain(own.id).source)
+            tuner.tell(own.id, {"cost": 1.0 if own.params == tuner.default else 1.5})
     assert "default (its own cost is measured again)" in sources
     assert "default (the budget is spent, as measured)" in sources
 

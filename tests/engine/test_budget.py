@@ -152,11 +152,6 @@ def seven_knobs(seed, noise, steps=120):
     return sources, passed
 
 
-def test_a_budget_booked_under_a_wrong_belief_opens_when_less_was_measured():
-    sources, _ = seven_knobs(14, 0.3)
-    assert sum("budget is spent" in source for source in sources) <= 16  # 32 where only what was booked counts
-
-
 def test_nobody_is_audited_who_lets_runs_go_beyond_their_stop():
     """Also where such a run is so odd that it is looked at again before it is learned."""
     sources, passed = seven_knobs(4, 0.3)

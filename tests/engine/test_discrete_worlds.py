@@ -1,9 +1,11 @@
 """What a user of switches and levels may expect of a tuner, in small worlds with a known best."""
 
+import math
+
 import numpy as np
 import pytest
 
-from rasp_tuner import Categorical, Float, Int, Tuner
+from rasp_tuner import Categorical, Float, Int, PowerOfTwo, Tuner
 from rasp_tuner.engine.family import RunOutcome
 from rasp_tuner.engine.gp.family import UNREACHED, GpFamily
 from rasp_tuner.optimizer.optimizer import Asked
@@ -191,3 +193,27 @@ def test_what_ran_is_recommended_where_the_best_guess_cannot_be_had(seed):
         ms = 10.0 - 3.0 * list(ran.values()).count("2") + 2.0 * list(ran.values()).count("1")
         tuner.tell(s.id, {"ms": ms * np.exp(0.05 * rng.normal())}, params=ran)
     assert sorted(tuner.recommend().values()) == ["0", "0", "2"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 7])
+def test_an_option_that_is_thirty_times_as_dear_runs_once_or_twice_in_each_situation(seed):
+    """What it does is no false answer, although nothing else is like it."""
+    rng, syncs = np.random.default_rng(seed), {"full": 1.0, "normal": 0.75, "off": 0.72, "paranoid": 30.0}
+    space = {"sync": Categorical(list(syncs)), "buffers_mb": PowerOfTwo(64, 16384), "workers": Int(1, 64, log=True)}
+    default = {"sync": "full", "buffers_mb": 256, "workers": 4}
+
+    def ms(params, writes):
+        far = math.log2(params["buffers_mb"] / (1024 if writes else 4096)), math.log(params["workers"] / 8)
+        share = 0.8 if writes else 0.2
+        return (1.0 - share + share * syncs[params["sync"]]) * (1.0 + 0.08 * far[0] ** 2 + 0.09 * far[1] ** 2)
+
+    tuner = Tuner(space, {"ms": "min"}, ["write_share"], default, seed=seed)
+    ruinous, cost = 0, 0.0
+    for step in range(120):
+        writes = step // 30 % 2
+        s = tuner.ask({"write_share": 0.2 + 0.6 * writes + rng.uniform(-0.05, 0.05)})
+        ruinous += s.params["sync"] == "paranoid"
+        cost += ms(s.params, writes) / ms(default, writes)
+        tuner.tell(s.id, {"ms": ms(s.params, writes) * math.exp(0.08 * rng.normal())})
+    assert ruinous <= 4
+    assert cost <= 120

@@ -368,7 +368,7 @@ class Engine:
         if ledger is None or offer.deviation == 0.0:
             return True
         if bill is None:
-            return bool(safety.within_budget(self.objective, ledger, offer, self._overbooked(ledger)))
+            return bool(safety.within_budget(self.objective, ledger, offer))
         price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
         wider, deviation = self.wider, worse - price
         before = wider * math.sqrt(bill.variance)
@@ -376,12 +376,6 @@ class Engine:
         after = math.sqrt(max(before**2 + 2.0 * shared + deviation**2, 0.0))
         price = min(max(price, -MOST_PRICE), MOST_PRICE)
         return bool(ledger.allows(price, after - before, bill.spent - bill.earned + before))
-
-    def _overbooked(self, ledger: BudgetLedger) -> float:
-        """By how much less own steps have cost, as measured, than was booked; at most 0."""
-        if not self._is_measured:
-            return 0.0
-        return min(self._measured.mean + self._measured.deviation - (ledger.spent - ledger.earned), 0.0)
 
     def _audited(self, belief: Belief, choice: Choice) -> Choice:
         """The choice; or the default, if its measured cost asks for that."""

@@ -78,9 +78,9 @@ def within_guard(objective: Objective, share: float, offer: Against) -> Conditio
     return objective.relative(offer.mean + offer.deviation, offer.level) <= share
 
 
-def within_budget(objective: Objective, budget: BudgetLedger, offer: Against, owed: Number = 0.0) -> Condition:
+def within_budget(objective: Objective, budget: BudgetLedger, offer: Against) -> Condition:
     price, worse = objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
-    return budget.allows(price, worse - price, owed)
+    return budget.allows(price, worse - price)
 
 
 def cost(objective: Objective, offer: Against, y: Number, noise: Number, failed: Condition) -> Number:

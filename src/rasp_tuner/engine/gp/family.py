@@ -50,7 +50,7 @@ from rasp_tuner.engine.gp.native_gp import closest
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.engine.gp.rows import ROW_ARRAYS, LatestRows, StoredRows
 from rasp_tuner.engine.gp.search import point_keys
-from rasp_tuner.engine.gp.trust import FALSE_ODDS, LEAST_TRUST, student_weight, trusted
+from rasp_tuner.engine.gp.trust import FALSE_ODDS, LEAST_TRUST, student_weight, trusted, without_like
 from rasp_tuner.engine.gp.value import TAIL, TAIL_ROWS
 from rasp_tuner.optimizer.optimizer import LatestSamples
 from rasp_tuner.space import Layout
@@ -325,7 +325,7 @@ class GpFamily:
         run = 0.0 if far == 0.0 else run + far if run * far > 0.0 else far
         s["run"] = np.array([run])
         # what is measured twice is no mistake
-        trust[-1] = 1.0 if repeated else weight
+        trust[-1] = 1.0 if repeated or (weight < LIKELY and self._alone()[-1]) else weight
         trust[self._changed(now + 1.0)] = 1.0
 
     @property
@@ -342,6 +342,10 @@ class GpFamily:
             return max(float(student_weight(np.array(z))), LEAST_TRUST)
         squares, spread, like, own = np.array([[square], [variance], [alike], [noise]])
         return float(trusted(squares, spread, like, own, self._freedom, np.zeros(1, dtype=bool))[0])
+
+    def _alone(self) -> NDArray[np.bool_]:
+        """[n] rows whose choice nothing can contradict."""
+        return without_like(self._stored["points"][:, self._knobs.choices], self._stored["trust"])
 
     def _changed(self, now: float) -> NDArray[np.bool_]:
         """[n] rows of the latest surprises, if they are too many in a row for mistakes, as often as these are made."""
@@ -433,6 +437,8 @@ class GpFamily:
             weights = trusted(odd[0], odd[1], odd[2], noise, self._freedom, false)
             weights = np.where(false | (n >= TRUST_FROM_ROWS), weights, stored["trust"])
             certain = (stored["counts"] > 1.0) | (self._changed(now) & ~false)
+            if (weights < LIKELY).any():
+                certain |= self._alone()
             stored["trust"][:] = np.where(certain, 1.0, weights)
         self._fit = self._fitted(ready)
 

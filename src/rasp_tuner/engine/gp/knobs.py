@@ -77,7 +77,7 @@ class Knobs:
         # a search expects nothing of the default: else, where all settings that can run are far, it stays near it
         self.harm = np.where(self.scale | find, 0.0, HARM)
         self.bowl = np.where(self.scale & (not find), BOWL, 0.0)
-        self.few = few
+        self.few, self.choices = few, np.flatnonzero(choice)
         self.tables: KnobTables | None = KnobTables(self) if ready() else None
 
     def features(self, points: Array) -> Features:

@@ -27,12 +27,23 @@ NORMAL_MAD = 1.4826  # deviation over the median distance, of a normal distribut
 MOST_LOG = 500.0  # its exponential is finite
 
 
-def suspects(y: Array, counts: Array, z: Array) -> NDArray[np.bool_]:
+def without_like(levels: Array, trust: Array) -> NDArray[np.bool_]:
+    """[n] which rows have a choice, of k knobs [n, k], that no other row has which is trusted [n].
+
+    One bad option says little about others, so that nothing else tells how bad it may be: a ruinous one is no mistake.
+    """
+    others = trust > LIKELY
+    same = (levels[:, None] == levels) & others[:, None]
+    alone: NDArray[np.bool_] = (same.sum(axis=1) == others[:, None]).any(axis=1)
+    return alone
+
+
+def suspects(y: Array, counts: Array, z: Array, alone: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """[n] which of few rows ran once, and lie far from most rows, also from those of situations like theirs.
 
-    y [n]: around their median. z [n, d_c]: contexts in their metric.
+    y [n]: around their median. z [n, d_c]: contexts in their metric. `alone`: what no other can contradict.
     """
-    far = _far(y) if FEWEST_SAMPLES <= len(y) < EARLY_SAMPLES else np.zeros(len(y), dtype=bool)
+    far = _far(y) & ~alone if FEWEST_SAMPLES <= len(y) < EARLY_SAMPLES else np.zeros(len(y), dtype=bool)
     if not far.any():
         return far
     order = y.argsort()
