@@ -6,6 +6,8 @@ import pytest
 from rasp_lab.beds.contract import ANY_SPACE, SHARE, WORLDS, play
 from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.engine.measured_bill import SPENT, MeasuredBill
+from rasp_tuner.errors import SnapshotError
+from rasp_tuner.files import snapshot
 
 STEPS = 120
 ALLOWANCE = 6.0  # of a new tuner, in steps of the default's cost
@@ -180,3 +182,24 @@ def test_another_situation_with_a_lower_level_spends_nothing(seed: int) -> None:
     assert budget is not None
     assert budget.measured is not None
     assert budget.measured < 0.5 * budget.allowed
+
+
+@pytest.mark.parametrize(
+    "lacks", ["stops/count", "stops/ended", "stops/passed", "stops/runs", "measured/level", "measured/bias_sum"]
+)
+def test_a_snapshot_that_lacks_a_figure_is_refused(lacks: str) -> None:
+    tuner = Tuner(RATES, {"cost": "min"}, default=DEFAULT)
+    spike(tuner, 10)
+    header, arrays = snapshot.decode(tuner.to_bytes())
+    del arrays[lacks]
+    with pytest.raises(SnapshotError, match=f"array '{lacks}' is missing"):
+        Tuner.from_bytes(snapshot.encode(header, arrays))
+
+
+@pytest.mark.parametrize(("name", "value"), [("stops/count", 3.0), ("stops/runs", 0.5), ("measured/own", -1.0)])
+def test_a_figure_out_of_its_range_is_refused(name: str, value: float) -> None:
+    tuner = Tuner(RATES, {"cost": "min"}, default=DEFAULT)
+    spike(tuner, 10)
+    header, arrays = snapshot.decode(tuner.to_bytes())
+    with pytest.raises(SnapshotError, match=f"array '{name}' must hold whole numbers"):
+        Tuner.from_bytes(snapshot.encode(header, {**arrays, name: np.array(value)}))

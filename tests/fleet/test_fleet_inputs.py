@@ -85,12 +85,3 @@ def test_a_log_scale_takes_positive_metrics():
 def test_bad_settings_are_refused(changes, message):
     with pytest.raises(InvalidSpace, match=message):
         fleet(**changes)
-
-
-@pytest.mark.parametrize("more", [{"stopped": [True, False]}, {"stopped": True}, {"control": {"ms": [1.0, 2.0]}}])
-def test_a_fleet_has_neither_stops_nor_controls(more):
-    many = fleet(2, context=None)
-    many.ask()
-    with pytest.raises(InvalidValue, match=f"a fleet takes no {next(iter(more))}"):
-        many.tell({"ms": [1.0, 2.0]}, **more)
-    many.tell({"ms": [1.0, 2.0]}, stopped=False)  # they still waited

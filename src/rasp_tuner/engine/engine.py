@@ -25,7 +25,7 @@ from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
 from rasp_tuner.engine.loss_bounds import LossBounds
-from rasp_tuner.engine.measured_bill import MeasuredBill
+from rasp_tuner.engine.measured_bill import MeasuredBill, MeasuredRun
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.scale import FIRST_LOOK, due
@@ -381,7 +381,7 @@ class Engine:
         """The choice; or the default, if its measured cost asks for that."""
         binds = self._is_measured and (self.family.hindsight or self._stops.used)
         share = self.settings.budget if binds and not self._at_default(choice.point) else None
-        why = None if share is None else self._measured.needs_default(share, self._bill(), self.wider)
+        why = None if share is None else self._measured.why_default(share, self._bill(), self.wider)
         return choice if why is None else Choice(self.default, why, *predict_one(belief, self.default))
 
     @property
@@ -443,8 +443,8 @@ class Engine:
         self._see_and_learn(trial._replace(losses=losses, ended=ended))
         return LearnResult(self.objective.own_units(ended), reason=stops.ENDED)
 
-    def _learn(self, trial: RunOutcome) -> LearnResult:
-        """Book, score and learn a trial."""
+    def _learn(self, trial: RunOutcome, again: bool = False) -> LearnResult:
+        """Book, score and learn a trial; what is learned again was booked before."""
         point, context, losses, failed, asked, ended, runs, *_ = trial
         measured = not failed and ended is None
         error: float = self.objective.target(losses)
@@ -452,8 +452,9 @@ class Engine:
         samples = self.family.samples
         belief = self.believe(context) if samples else None
         forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
-        stop = asked.stop if asked is not None and measured else None
-        self._stops.observe(ended is not None, stop is not None and told > stop)
+        if not again:
+            stop = asked.stop if asked is not None and measured else None
+            self._stops.observe(ended is not None, stop is not None and told > stop)
         hindsight = self.family.hindsight  # then the bill has all but what was ended
         free = self.objective.seen <= self._first_looks and not (hindsight and ended is not None)
         counts = asked is not None and not free
@@ -465,10 +466,13 @@ class Engine:
                 paid = 0.0 if hindsight else safety.cost(self.objective, known, error, belief.noise, failed)
             self._budget.record(paid, times=runs)
         if asked is not None and self._is_measured:
-            offer = None if belief is None else self.beside(belief, point)
-            noise = 0.0 if belief is None else belief.noise / runs
-            knows = belief is not None and belief.knows_default
-            self._measured.learn(self.objective, trial, self._at_default(point), offer, knows, noise, self.wider)
+            y, at_default = error if ended is None else ended, self._at_default(point)
+            run = MeasuredRun(y, at_default, failed, ended is not None)
+            if belief is None or (at_default and not belief.knows_default):
+                self._measured.begin(self.objective, run)
+            else:
+                offer = self.beside(belief, point)
+                self._measured.learn(self.objective, run, offer, belief.noise / runs, self.wider)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and measured and runs == 1:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
@@ -530,7 +534,8 @@ class Engine:
         if bill is not None:
             left -= bill.spent - bill.earned + self.wider * math.sqrt(bill.variance)
         offer = self.beside(belief, point)
-        return self._measured.lowered(stops.stop_of(self.objective, offer, belief.noise, self.wider, left))
+        stop = stops.stop_of(self.objective, offer, belief.noise, self.wider, left)
+        return stops.if_any(self._measured.lowered(stop))
 
     def _tell(self, trial: RunOutcome) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
@@ -596,10 +601,9 @@ class Engine:
     def learn_trials(self, trials: Trials, again: bool) -> None:
         trial, told = trials.one(), self._told
         if told is not None and np.array_equal(told.point, trial.point) and np.array_equal(told.context, trial.context):
-            asked = None if trial.asked is None else told.asked
-            trial = trial._replace(asked=asked, runs=told.runs, scatter=told.scatter, ago=told.ago)
+            trial = trial._replace(runs=told.runs, scatter=told.scatter, ago=told.ago)
             # what was put aside counts as one run, whose stop is not known
-        result = self._learn(trial)
+        result = self._learn(trial, again)
         self._result = self._result if again else result
 
     def rescaled(self, changed: Flags, again: bool) -> None:

@@ -22,21 +22,24 @@ The default runs where
     spent    the bill, less its error, leaves nothing
 
 An own run counts MOST_SHARE or a few deviations at most, either way, or what it cost when it was ended.
+All figures are numbers (scalar_or_batch.py): floats of one tuner, or arrays [B].
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from rasp_tuner.base.common_constants import NOISE_DEVIATIONS, ODD_DEVIATIONS
 from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
-from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field
 from rasp_tuner.engine.budget import MOST_OF_LEFT, MOST_PRICE, START_STEPS
-from rasp_tuner.engine.family import Bill, RunOutcome
+from rasp_tuner.engine.family import Bill
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
+from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, numbers_of, restored, saved
 from rasp_tuner.engine.stops import STAKE
 from rasp_tuner.types import Budget
 
@@ -56,199 +59,223 @@ FIELDS |= {
 }
 
 
-class MeasuredBill:
-    """Of one tuner with one metric."""
+class MeasuredRun(NamedTuple):
+    """A suggestion that was answered."""
 
-    def __init__(self) -> None:
-        self.steps = 0.0  # suggestions answered
-        self.level = -LARGEST  # the highest that the default was measured at, as a loss in its own units
-        self.closed = self.closed_variance = 0.0  # of blocks that are judged for good
-        self.own = self.own_sum = 0.0  # runs of the latest block, and sum of their e
-        self.bias_sum = self.bias_weight = 0.0  # of r after all blocks so far, by their precision
-        self.after_sum = self.after_runs = 0.0  # of r after it, as of the forecast before these runs
-        self.moved = 0.0  # the forecast, by the runs after it
-        self.noise = 0.0  # variance of one run as a share, by the model
-        self.squares = self.freedom = 0.0  # of runs of the default in a row, around their mean; degrees of freedom
+    y: Number  # what it came to, or where it was ended
+    at_default: Condition
+    failed: Condition
+    ended: Condition
+
+
+class MeasuredBill:
+    """Of tuners with one metric."""
+
+    def __init__(self, zero: Number = 0.0) -> None:
+        self.steps = zero  # suggestions answered
+        self.level = zero - LARGEST  # the highest that the default was measured at, as a loss in its own units
+        self.closed = self.closed_variance = zero  # of blocks that are judged for good
+        self.own = self.own_sum = zero  # runs of the latest block, and sum of their e
+        self.bias_sum = self.bias_weight = zero  # of r after all blocks so far, by their precision
+        self.after_sum = self.after_runs = zero  # of r after it, as of the forecast before these runs
+        self.moved = zero  # the forecast, by the runs after it
+        self.noise = zero  # variance of one run as a share, by the model
+        self.squares = self.freedom = zero  # of runs of the default in a row, around their mean; degrees of freedom
+
+    def begin(self, objective: Objective, run: MeasuredRun, told: Condition = True) -> None:
+        """Take in what a suggestion came to that cannot be set beside the default; of the tuners that were told."""
+        n = numbers_of(self.steps)
+        level = n.maximum(self.level, objective.own_units(run.y))
+        self.level = chosen(told & run.at_default & n.logical_not(run.failed), level, self.level)
+        self.steps = chosen(told, self.steps + 1.0, self.steps)
 
     def learn(
         self,
         objective: Objective,
-        trial: RunOutcome,
-        at_default: bool,
-        offer: Against | None,
-        known: bool,
-        noise: float,
-        wider: float,
+        run: MeasuredRun,
+        offer: Against,
+        noise: Number,
+        wider: Number,
+        told: Condition = True,
     ) -> None:
-        """Take in what a suggestion came to. `offer` sets it beside the default; None before the first sample.
+        """Take in what a suggestion came to; `offer` sets it beside the default.
 
-        known    whether the default ran in a situation like this one
         noise    variance of one run around its mean
         wider    by which deviations are wider than believed
         """
-        y = float(objective.target(trial.losses)) if trial.ended is None else trial.ended
-        if offer is None or (at_default and not known):
-            self.steps += 1.0
-            if at_default and not trial.failed:
-                self.level = max(self.level, objective.own_units(y))
-            return
-        level, unsure = float(offer.level), float(offer.variances[1])
-        deviation = float(objective.relative(wider * math.sqrt(noise), level))
-        levels = float(objective.own_units(level)), float(objective.own_units(y))
-        share = float(objective.relative(y - level, level))
-        if at_default:
-            self.observe_default(share, deviation**2, levels, unsure / max(unsure + noise, SMALLEST))
-        else:
-            self.observe_own(share, deviation**2, levels, trial.ended is not None)
+        n, level, unsure = numbers_of(self.steps), offer.level, offer.variances[1]
+        deviation, share = objective.shares(level, wider * n.sqrt(noise), run.y - level)
+        levels = objective.own_units(level), objective.own_units(run.y)
+        at_default = told & run.at_default
+        own = told & n.logical_not(run.at_default)
+        if n.any(at_default):
+            gain = unsure / n.clip(unsure + noise, SMALLEST, None)
+            self.observe_default(share, deviation**2, levels, gain, at_default)
+        if n.any(own):
+            self.observe_own(share, deviation**2, levels, run.ended, own)
 
-    def observe_default(self, share: float, noise: float, levels: tuple[float, float], gain: float) -> None:
+    def observe_default(
+        self, share: Number, noise: Number, levels: tuple[Number, Number], gain: Number, told: Condition = True
+    ) -> None:
         """The default came out `share` above its forecast; of that the forecast learns `gain`.
 
         noise     variance of a share
         levels    what was forecast, and what came, in the metric's own units
         """
-        bounded = self._bounded(share, noise)
-        forecast, came = levels
-        self.level = max(self.level, forecast + (came - forecast) * (bounded / share if share else 1.0))
+        n, (forecast, came) = numbers_of(self.steps), levels
+        bounded, after = self._bounded(share, noise, told), self.after_runs
+        part = n.where(share == 0.0, 1.0, bounded / n.where(share == 0.0, 1.0, share))
         above = bounded + self.moved
-        if self.after_runs:
-            apart = above - self.after_sum / self.after_runs
-            self.squares += apart**2 * self.after_runs / (self.after_runs + 1.0)
-            self.freedom += 1.0
-        self.after_sum += above
-        self.after_runs += 1.0
-        self.moved += gain * bounded
+        apart = above - self.after_sum / n.clip(after, 1.0, None)
+        self._put(
+            told,
+            level=n.maximum(self.level, forecast + (came - forecast) * part),
+            squares=self.squares + apart**2 * after / (after + 1.0),
+            freedom=self.freedom + n.clip(after, None, 1.0),
+            after_sum=self.after_sum + above,
+            after_runs=after + 1.0,
+            moved=self.moved + gain * bounded,
+        )
 
-    def observe_own(self, share: float, noise: float, levels: tuple[float, float], ended: bool) -> None:
+    def observe_own(
+        self, share: Number, noise: Number, levels: tuple[Number, Number], ended: Condition, told: Condition = True
+    ) -> None:
         """Another setting came out `share` above the forecast of the default; arguments as above."""
-        bounded, came = self._bounded(share, noise), levels[1]
-        if ended:  # that much it cost, however high the forecast of the default may have been
-            least = 0.0 if self.level == -LARGEST else (came - self.level) / max(abs(self.level), SMALLEST)
-            bounded = min(max(share, bounded, least), MOST_PRICE)
-        if self.after_runs:
-            self._close()
-        self.own += 1.0
-        self.own_sum += bounded
+        n, came = numbers_of(self.steps), levels[1]
+        bounded = self._bounded(share, noise, told)
+        if n.any(ended):  # that much it cost, however high the forecast of the default may have been
+            over = (came - self.level) / n.clip(n.abs(self.level), SMALLEST, None)
+            least = n.where(self.level == -LARGEST, 0.0, over)
+            paid = n.clip(n.maximum(n.maximum(share, bounded), least), None, MOST_PRICE)
+            bounded = n.where(ended, paid, bounded)
+        judged = told & (self.after_runs > 0.0)
+        if n.any(judged):
+            self._close(judged)
+        self._put(told, own=self.own + 1.0, own_sum=self.own_sum + bounded)
 
     @property
-    def mean(self) -> float:
+    def mean(self) -> Number:
         """Of the bill, in steps of the default's loss."""
-        return self.closed + self.own_sum - self.own * self._beside()
+        return self._judged()[0]
 
     @property
-    def deviation(self) -> float:
+    def deviation(self) -> Number:
         """Runs of the default are few, and each counts for whole blocks."""
-        return math.sqrt(self.closed_variance + self._block_variance())
+        return numbers_of(self.steps).sqrt(self.closed_variance + self._judged()[1])
 
-    def doubt(self, share: float) -> float:
-        """What the bill may be less than its mean."""
-        return min(self.deviation, MOST_OF_LEFT * share * START_STEPS)
-
-    def needs_default(self, share: float, bill: Bill | None, wider: float) -> str | None:
-        """Why the default should run now, of a budget of so large a share; None if anything may.
+    def why_default(self, share: float, bill: Bill | None, wider: float) -> str | None:
+        """Why the default of one tuner should run now, of a budget of so large a share; None if anything may.
 
         Where the model's own `bill` is surely a gain, its deviation `wider` than believed, nothing needs to be shown.
         """
         if bill is not None and bill.earned - bill.spent > NOISE_DEVIATIONS * wider * math.sqrt(bill.variance):
             return None
-        allowed = share * (START_STEPS + self.steps + 1.0)
-        if allowed - self.mean + self.doubt(share) <= 0.0:
+        spent, audit = self.needs_default(share)
+        if spent:
             return SPENT
-        if self.after_runs:
-            left = allowed - surely(self.mean, self.deviation**2)
-            exact = self.own * self._error() <= max(MOST_OF_LEFT * left, LEAST_LEFT)
-            return None if exact or self.after_runs >= self.own else AUDIT
-        gained = surely(self.closed, self.closed_variance)
-        gained += min(surely(self.mean - self.closed, self._block_variance()), 0.0)
-        left = allowed - max(self.mean, gained)
-        return AUDIT if self.own * STAKE >= max(left, LEAST_LEFT) else None
+        return AUDIT if audit else None
+
+    def needs_default(self, share: float) -> tuple[Condition, Condition]:
+        """Whether the default should run now, of a budget of so large a share: since that is spent; to be measured."""
+        n, (mean, block, error) = numbers_of(self.steps), self._judged()
+        allowed = share * (START_STEPS + self.steps + 1.0)
+        variance = self.closed_variance + block
+        spent = allowed - mean + n.clip(n.sqrt(variance), None, MOST_OF_LEFT * share * START_STEPS) <= 0.0
+        left = allowed - surely(mean, variance)
+        exact = self.own * error <= n.clip(MOST_OF_LEFT * left, LEAST_LEFT, None)
+        again = n.logical_not(exact | (self.after_runs >= self.own))
+        gained = surely(self.closed, self.closed_variance) + n.clip(surely(mean - self.closed, block), None, 0.0)
+        left = allowed - n.maximum(mean, gained)
+        unseen = self.own * STAKE >= n.clip(left, LEAST_LEFT, None)
+        return spent, n.where(self.after_runs > 0.0, again, unseen)
 
     def added_to(self, report: Budget) -> Budget:
         """A report, with what was measured."""
         allowed = report.share * (START_STEPS + self.steps)
         return replace(report, allowed=allowed, measured=self.mean, error=self.deviation)
 
-    def lowered(self, stop: float | None) -> float | None:
+    def lowered(self, stop: Number) -> Number:
         """The stop of a run, but no more than a stake above the highest that the default was measured at."""
-        if self.level == -LARGEST:
-            return stop
-        stake = STAKE + NOISE_DEVIATIONS * math.sqrt(self._noise((STAKE / NOISE_DEVIATIONS) ** 2))
-        return min(math.inf if stop is None else stop, self.level + stake * abs(self.level))
+        n = numbers_of(self.steps)
+        stake = STAKE + NOISE_DEVIATIONS * n.sqrt(self._noise((STAKE / NOISE_DEVIATIONS) ** 2))
+        return n.where(self.level == -LARGEST, stop, n.minimum(stop, self.level + stake * n.abs(self.level)))
 
     def forget_level(self) -> None:
         """The metric is in another unit now."""
-        self.level = -LARGEST
+        self.level = 0.0 * self.steps - LARGEST
 
     def merge(self, other: "MeasuredBill") -> None:
-        """Take in what another one measured; the latest blocks of both are judged for good."""
+        """Take in what another one measured, each of one tuner; the latest blocks of both are judged for good."""
         closed = self.mean + other.mean, self.closed_variance + other.closed_variance
-        blocks = self._block_variance() + other._block_variance()
+        blocks = self._judged()[1] + other._judged()[1]
         self.level, self.noise = max(self.level, other.level), max(self.noise, other.noise)
         for name in ("steps", "squares", "freedom", "bias_sum", "bias_weight"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self._close()
+        self._close(True)
         self.closed, self.closed_variance = closed[0], closed[1] + blocks
 
     def state(self) -> dict[str, Array]:
         """Within the bounds of FIELDS: what grew from the absurd numbers of a changed file can be read again."""
-        return {name: np.array(float(np.clip(getattr(self, name), f.least, f.most))) for name, f in FIELDS.items()}
+        return {
+            name: np.array(np.clip(saved([getattr(self, name)])[0, ...], field.least, field.most))
+            for name, field in FIELDS.items()
+        }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Snapshots from before it was built have none, nor have tuners out of a fleet; the first lack some fields."""
-        found = {name: state.get(name, blank) for name, blank in MeasuredBill().state().items()}
-        for name, array in checked(found, FIELDS, {}).items():
-            setattr(self, name, float(array))
+        for name, (number,) in restored(state, FIELDS, self.steps).items():
+            setattr(self, name, number)
 
-    def _bounded(self, share: float, noise: float) -> float:
+    def _put(self, told: Condition, **new: Number) -> None:
+        """Change what is kept of the tuners that were told."""
+        for name, number in new.items():
+            setattr(self, name, chosen(told, number, getattr(self, name)))
+
+    def _bounded(self, share: Number, noise: Number, told: Condition) -> Number:
         """Count a step; its share, unless it is an outlier."""
-        self.steps += 1.0
-        self.noise = min(noise, MOST_PRICE**2)
-        most = min(max(MOST_SHARE, ODD_DEVIATIONS * math.sqrt(self.noise)), MOST_PRICE)
-        return min(max(share, -most), most)
+        n = numbers_of(self.steps)
+        noise = n.clip(noise, None, MOST_PRICE**2)
+        self._put(told, steps=self.steps + 1.0, noise=noise)
+        most = n.clip(ODD_DEVIATIONS * n.sqrt(noise), MOST_SHARE, MOST_PRICE)
+        return n.minimum(n.maximum(share, -most), most)
 
-    def _close(self) -> None:
+    def _close(self, told: Condition) -> None:
         """Judge the latest block for good; the next one begins."""
-        self.closed, self.closed_variance = self.mean, self.closed_variance + self._block_variance()
-        if self.after_runs:
-            weight = 1.0 / (USUAL_ERROR**2 + self._variance())
-            self.bias_weight += weight
-            self.bias_sum += weight * self.after_sum / self.after_runs
-        self.own = self.own_sum = self.after_sum = self.after_runs = self.moved = 0.0
+        n, after, zero = numbers_of(self.steps), self.after_runs, 0.0 * self.steps
+        mean, block, _ = self._judged()
+        runs = n.clip(after, 1.0, None)
+        weight = n.where(after > 0.0, 1.0 / (USUAL_ERROR**2 + self._noise() / runs), 0.0)
+        self._put(
+            told,
+            closed=mean,
+            closed_variance=self.closed_variance + block,
+            bias_weight=self.bias_weight + weight,
+            bias_sum=self.bias_sum + weight * self.after_sum / runs,
+        )
+        self._put(told, own=zero, own_sum=zero, after_sum=zero, after_runs=zero, moved=zero)
 
-    def _beside(self) -> float:
-        """The mean r of the latest block, as far as it is believed."""
-        usual = self.bias_sum / (self.bias_weight + USUAL_ERROR**-2)
-        if not self.after_runs:
-            return usual
-        return usual + self._belief() * (self.after_sum / self.after_runs - usual)
+    def _judged(self) -> tuple[Number, Number, Number]:
+        """Mean of the bill, variance of its latest block, and deviation of r there."""
+        n, noise = numbers_of(self.steps), self._noise()
+        certain, after = self.bias_weight + USUAL_ERROR**-2, self.after_runs
+        usual, prior = self.bias_sum / certain, USUAL_ERROR**2 + 1.0 / certain  # r before runs of the default show it
+        runs = n.clip(after, 1.0, None)
+        belief = n.where(after > 0.0, prior / (prior + noise / runs), 0.0)  # the weight of what they show
+        error = n.sqrt(n.where(after > 0.0, noise / runs * belief, prior))
+        beside = usual + belief * (self.after_sum / runs - usual)
+        mean = self.closed + self.own_sum - self.own * beside
+        return mean, noise * self.own + (self.own * error) ** 2, error
 
-    def _block_variance(self) -> float:
-        return self._noise() * self.own + (self.own * self._error()) ** 2
-
-    def _error(self) -> float:
-        """Deviation of r."""
-        return math.sqrt(self._variance() * self._belief()) if self.after_runs else math.sqrt(self._prior())
-
-    def _belief(self) -> float:
-        """The weight of what runs of the default show, beside what they showed before."""
-        return self._prior() / (self._prior() + self._variance())
-
-    def _prior(self) -> float:
-        """Variance of r before any run of the default after a block."""
-        return USUAL_ERROR**2 + 1.0 / (self.bias_weight + USUAL_ERROR**-2)
-
-    def _variance(self) -> float:
-        return self._noise() / max(self.after_runs, 1.0)
-
-    def _noise(self, most: float = math.inf) -> float:
+    def _noise(self, most: float | None = None) -> Number:
         """Variance of one run as a share: the model's, up to `most`, and that of runs of the default in a row."""
-        return (NOISE_RUNS * min(self.noise, most) + self.squares) / (NOISE_RUNS + self.freedom)
+        noise = self.noise if most is None else numbers_of(self.steps).clip(self.noise, None, most)
+        return (NOISE_RUNS * noise + self.squares) / (NOISE_RUNS + self.freedom)
 
 
-def surely(bill: float, variance: float) -> float:
+def surely(bill: Number, variance: Number) -> Number:
     """A bill, but for gains that are not sure.
 
     >>> surely(3.0, 4.0), surely(-3.0, 4.0), surely(-5.0, 4.0)
     (3.0, 0.0, -1.0)
     """
-    return max(bill, min(bill + NOISE_DEVIATIONS * math.sqrt(variance), 0.0))
+    n = numbers_of(bill)
+    return n.maximum(bill, n.clip(bill + NOISE_DEVIATIONS * n.sqrt(variance), None, 0.0))

@@ -306,11 +306,14 @@ class Objective(MetricTable):
         shares = [n.clip(gap / unit, None, LARGEST_RATIO) for gap in gaps]
         return shares if log is False else [n.where(log, a, b) for a, b in zip(factors, shares, strict=True)]
 
-    def gap(self, share: float, level: float) -> float:
-        """The difference of targets that `relative` calls this share; of one tuner."""
-        if self.is_log:
-            return math.log1p(share)
-        return share * max(abs(level) if self.one else 0.0, float(self._typical()), SMALLEST)
+    def gap(self, share: Number, level: Number) -> Number:
+        """The difference of targets that `relative` calls this share."""
+        n, log = numbers_of(level), self.is_log
+        if log is True:
+            return n.log1p(share)
+        typical = self._typical()
+        unit = n.clip(n.maximum(n.abs(level), typical) if self.one else typical, SMALLEST, None)
+        return share * unit if log is False else n.where(log, n.log1p(share), share * unit)
 
     def prices(self, most: float) -> Prices:
         """Of one tuner: as `relative`, within `most` either way."""

@@ -30,7 +30,7 @@ BLOCK_TUNERS = 4096  # looked at together by what takes much memory for each
 class Floats:
     """NumPy's functions that the bookkeeping needs, by their names, for plain floats and bools."""
 
-    abs, exp, expm1, log, sqrt = abs, math.exp, math.expm1, math.log, math.sqrt
+    abs, exp, expm1, log, log1p, sqrt = abs, math.exp, math.expm1, math.log, math.log1p, math.sqrt
     all = any = bool
 
     @staticmethod

@@ -5,6 +5,8 @@ stake    STAKE of the default's loss; at most MOST_OF_LEFT of what the budget ha
          from noise
 bound    a run that was ended says y >= b. It is learned as E[y | y >= b], by the forecast of one run: a step of EM for
          a censored sample. Where worse than b was expected anyway, that is what is learned.
+
+All figures are numbers (scalar_or_batch.py): floats of one tuner, or arrays [B]. A stop that is not there is infinite.
 """
 
 import math
@@ -14,11 +16,22 @@ import numpy as np
 
 from rasp_tuner.base.common_constants import CHANGE_IN_A_ROW, NOISE_DEVIATIONS
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field
 from rasp_tuner.engine.budget import MOST_OF_LEFT
 from rasp_tuner.engine.family import Belief, predict_one
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
+from rasp_tuner.engine.scalar_or_batch import (
+    Condition,
+    Number,
+    Tensor,
+    chosen,
+    columns_of,
+    erfc,
+    numbers_of,
+    restored,
+    saved,
+)
 
 STAKE = 0.25  # of the default's loss
 MOST_STAKE = 3.0  # of the default's loss: where that would not tell a bad run from noise, no run is ended
@@ -40,31 +53,32 @@ class StopRecord:
     stop would be higher than the one before.
     """
 
-    count = 0  # of the latest runs
-    ended = passed = 0  # runs that were ended; and that went on beyond their stop
-    runs = 0
+    def __init__(self, zero: Number = 0.0) -> None:
+        self.count = zero  # of the latest runs
+        self.ended = self.passed = zero  # runs that were ended; and that went on beyond their stop
+        self.runs = zero
 
     @property
-    def many(self) -> bool:
+    def many(self) -> Condition:
         return self.count >= CHANGE_IN_A_ROW
 
     @property
-    def used(self) -> bool:
+    def used(self) -> Condition:
         """Whether runs are ended where they should be: some were, and no more went on; or for long none had to be."""
-        return self.ended >= self.passed if self.ended else not self.passed and self.runs >= CALM_RUNS
+        calm = (self.passed == 0.0) & (self.runs >= CALM_RUNS)
+        return numbers_of(self.runs).where(self.ended > 0.0, self.ended >= self.passed, calm)
 
-    def observe(self, ended: bool, passed: bool) -> None:
-        self.count = min(self.count + 1, CHANGE_IN_A_ROW) if ended else 0
-        self.ended, self.passed, self.runs = self.ended + ended, self.passed + passed, self.runs + 1
+    def observe(self, ended: Condition, passed: Condition) -> None:
+        n = numbers_of(self.count)
+        self.count = n.where(ended, n.clip(self.count + 1.0, None, CHANGE_IN_A_ROW), 0.0)
+        self.ended, self.passed, self.runs = self.ended + ended, self.passed + passed, self.runs + 1.0
 
     def state(self) -> dict[str, Array]:
-        return {name: np.array(float(getattr(self, name))) for name in RECORDED}
+        return {name: saved([getattr(self, name)])[0, ...] for name in RECORDED}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """The first snapshots of 0.2 have none."""
-        zeros = StopRecord().state()
-        for name, array in checked({name: state.get(name, zeros[name]) for name in RECORDED}, RECORDED, {}).items():
-            setattr(self, name, int(array))
+        for name, (number,) in restored(state, RECORDED, self.runs).items():
+            setattr(self, name, number)
 
 
 def can_stop(objective: Objective) -> bool:
@@ -73,20 +87,18 @@ def can_stop(objective: Objective) -> bool:
     return objective.one and objective.sign > 0.0
 
 
-def stop_of(objective: Objective, offer: Against, noise: float, wider: float, left: float) -> float | None:
-    """The cost from which on a run should be ended; None where the default's level here is not known well enough.
+def stop_of(objective: Objective, offer: Against, noise: Number, wider: Number, left: Number) -> Number:
+    """The cost from which on a run should be ended; infinite where the default's level is not known well enough.
 
     noise    variance of one run
     wider    by which deviations are wider than believed
     left     of the budget, in steps of the default's loss
     """
-    level = float(offer.level)
-    unsure = NOISE_DEVIATIONS * wider * math.sqrt(noise + float(offer.variances[1]))
-    share = min(STAKE, MOST_OF_LEFT * max(left, 0.0))
-    gap = max(float(objective.gap(share, level)), unsure)
-    if objective.relative(gap, level) > MOST_STAKE:
-        return None
-    return float(objective.own_units(level + gap))
+    level, n = offer.level, numbers_of(offer.level)
+    unsure = NOISE_DEVIATIONS * wider * n.sqrt(noise + offer.variances[1])
+    share = n.clip(MOST_OF_LEFT * n.clip(left, 0.0, None), None, STAKE)
+    gap = n.maximum(objective.gap(share, level), unsure)
+    return n.where(objective.relative(gap, level) > MOST_STAKE, math.inf, objective.own_units(level + gap))
 
 
 def stop_behind_best(
@@ -98,44 +110,54 @@ def stop_behind_best(
     level, variance = predict_one(belief, best)
     if variance > belief.noise:
         return None
-    return stop_of(objective, Against(level, 0.0, 0.0, level, (variance, variance)), belief.noise, wider, math.inf)
+    offer = Against(level, 0.0, 0.0, level, (variance, variance))
+    return if_any(stop_of(objective, offer, belief.noise, wider, math.inf))
 
 
-def expected_from(bound: float, mean: float, variance: float) -> float:
+def if_any(stop: float) -> float | None:
+    """The stop of one tuner; None where there is none."""
+    return None if stop == math.inf else stop
+
+
+def expected_from(bound: Number, mean: Number, variance: Number) -> Number:
     """E[y | y >= bound], of a normal y.
 
-    >>> round(expected_from(0.0, 0.0, 1.0), 3), round(expected_from(-9.0, 0.0, 1.0), 3)
-    (0.798, 0.0)
+    >>> round(expected_from(0.0, 0.0, 1.0), 3), round(expected_from(-9.0, 0.0, 1.0), 3), expected_from(1.0, 2.0, 0.0)
+    (0.798, 0.0, 2.0)
     """
-    deviation = math.sqrt(max(variance, 0.0))
-    if deviation == 0.0:
-        return max(bound, mean)
-    return max(mean + deviation * hazard((bound - mean) / deviation), bound)
+    n = numbers_of(bound)
+    deviation = n.sqrt(n.clip(variance, 0.0, None))
+    beyond = deviation * hazard((bound - mean) / n.where(deviation > 0.0, deviation, 1.0))
+    return n.maximum(mean + beyond, bound)
 
 
-def hazard(z: float) -> float:
+def hazard(z: Number) -> Number:
     """phi(z) / (1 - Phi(z)), for any z.
 
     >>> [round(hazard(z), 3) for z in (-40.0, 0.0, 4.999, 5.001, 1e9)]
     [0.0, 0.798, 5.186, 5.188, 1000000000.0]
     """
-    if z > FAR:
-        y = 1.0 / z
-        return z + y - 2.0 * y**3 + 10.0 * y**5
-    return math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / (0.5 * math.erfc(z / math.sqrt(2.0)))
+    n = numbers_of(z)
+    near, far = n.clip(z, None, FAR), n.clip(z, FAR, None)
+    y = 1.0 / far
+    asymptotic = far + y - 2.0 * y**3 + 10.0 * y**5
+    exact = n.exp(-0.5 * near * near) / math.sqrt(2.0 * math.pi) / (0.5 * erfc(near / math.sqrt(2.0)))
+    return n.where(z > FAR, asymptotic, exact)
 
 
-def losses_from(objective: Objective, losses: Array, mean: float, variance: float) -> Array:
-    """The losses [C] that a run is taken to have had which was ended at `losses`, by the forecast of one run."""
-    bound = float(objective.target(losses))
-    most = max(bound + float(objective.gap(UNKNOWN_HARM, bound)), mean)
-    more = min(expected_from(bound, mean, variance), most) - bound
-    weights = objective.weights
-    moved = losses + weights * (more / float(weights @ weights))
-    values = [0.0] * len(objective.metrics)
-    for c, (k, log) in enumerate(objective.table):
-        if log == objective.uses_log[k]:
-            loss = float(objective.signs[k] * moved[c])
-            values[k] = math.exp(min(max(loss, -700.0), 700.0)) if log else loss
-    expected: Array = objective.losses_of(values)
-    return expected
+def losses_from(objective: Objective, losses: Tensor, mean: Number, variance: Number) -> Tensor:
+    """The losses [C] that a run is taken to have had which was ended at `losses`, by the forecast of one run.
+
+    Of many tuners [B, C].
+    """
+    bound, n = objective.target(losses), numbers_of(mean)
+    most = n.maximum(bound + objective.gap(UNKNOWN_HARM, bound), mean)
+    more = n.minimum(expected_from(bound, mean, variance), most) - bound
+    weights = objective.column_weights
+    step = more / sum(weight * weight for weight in weights)
+    values: list[Number] = [0.0 * mean] * len(objective.metrics)
+    for (k, log), loss, weight in zip(objective.table, columns_of(losses), weights, strict=True):
+        moved = objective.signs[k] * (loss + weight * step)
+        value = n.exp(n.clip(moved, -700.0, 700.0)) if log else moved
+        values[k] = chosen(objective.uses_log[k] == log, value, values[k])
+    return objective.losses_of(values)

@@ -13,8 +13,10 @@ from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.loss_bounds import LossBounds
+from rasp_tuner.engine.measured_bill import MeasuredBill
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
+from rasp_tuner.engine.stops import StopRecord
 from rasp_tuner.engine.unit_watch import UnitWatch
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.files import snapshot
@@ -89,7 +91,9 @@ def blank(plan: Plan, device: Device, size: int, first: int) -> Tuners:
         np.arange(size),
         mapped(objective, np.copy),  # these arrays are changed in place, so no two may be the same one
         Calibration(zero + 1.0),
+        mapped(StopRecord(zero), np.copy),
         None if share is None else mapped(BudgetLedger.of_many(share, zero), np.copy),
+        None if share is None else mapped(MeasuredBill(zero), np.copy),
         records.blank(size, plan.default, plan.dims.context, first),
         ContextBounds(plan.dims.context, size),
         LossBounds(objective.logs, size),

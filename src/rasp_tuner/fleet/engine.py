@@ -2,11 +2,13 @@
 
 ask    contexts -> believe -> choose -> guard, cost of switching, budget -> points
 tell   metrics -> losses -> book the cost, forecast, calibrate -> learn -> scale of the metric
+Stops and what was measured are kept here, in NumPy, wherever the tuners compute.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -16,11 +18,13 @@ from rasp_tuner.engine import intake
 from rasp_tuner.engine.engine import SCALE_SAMPLES
 from rasp_tuner.engine.kernel.batch import Beliefs, BesideDefault
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
-from rasp_tuner.engine.kernel.masks import Flags
+from rasp_tuner.engine.kernel.masks import Flags, Rows
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Places
+from rasp_tuner.engine.measured_bill import MeasuredRun
 from rasp_tuner.engine.safety import EARN_BACK_STEPS, Against, cost, within_budget, within_guard
 from rasp_tuner.engine.scalar_or_batch import BLOCK_TUNERS
 from rasp_tuner.engine.scale import due
+from rasp_tuner.engine.stops import can_stop, losses_from, stop_of
 from rasp_tuner.engine.trials import Trials
 from rasp_tuner.fleet.intake import FleetLearners, check_points
 from rasp_tuner.fleet.records import LOCATED
@@ -45,6 +49,18 @@ class FleetSamples:
     values: Sequence[Array]  # K metrics [n]; those of failures mean nothing
     failed: Flags  # [n]
     asked: bool  # whether these were suggestions, which a budget counts
+    stopped: Flags  # [n] whether runs were ended, and would have come to these values or worse
+    stops: Array  # [n] the costs from which on they should have been ended; infinite where there is none
+
+    def some(self, places: Rows) -> "FleetSamples":
+        own = [column[places] for column in self.values]
+        points, contexts, stops = (array[places] for array in (self.points, self.contexts, self.stops))
+        return FleetSamples(points, contexts, own, self.failed[places], self.asked, self.stopped[places], stops)
+
+    def trials(self, losses: Array) -> Trials:
+        """The same, by their losses [n, C]; none was ended."""
+        asked, none = np.full(len(self.points), self.asked), np.full(len(self.points), np.inf)
+        return Trials(self.points, self.contexts, losses, self.failed, self.points, asked, self.stops, none)
 
 
 class FleetEngine:
@@ -53,24 +69,53 @@ class FleetEngine:
     def __init__(self, dims: Dims, default: Array, settings: Settings) -> None:
         self.dims, self.default, self.settings = dims, default, settings
 
-    def propose(self, tuners: Tuners, contexts: Array) -> tuple[Array, Beliefs | None]:
-        """The next points [n, d], and what was believed."""
+    def propose(self, tuners: Tuners, contexts: Array) -> tuple[Array, Array, Beliefs | None]:
+        """The next points [n, d], the costs [n] from which on their runs should be ended, and what was believed."""
         records, seen = tuners.records, tuners.objective.seen
         known, located = seen > 0, records.guided == LOCATED
         if not known.any():
-            return self._starts(tuners), None
+            return self._starts(tuners), np.full(tuners.size, np.inf), None
         keys = DrawKeys(self.settings.seed, records.number, records.asks)
-        beliefs, points, versus = tuners.batch.ask(contexts, keys, tuners.rows)
-        offer: BesideDefault | None = versus
+        beliefs, wanted, versus = tuners.batch.ask(contexts, keys, tuners.rows)
+        points, offer = wanted, cast("BesideDefault | None", versus)
         second = known & located & (tuners.known("count") < 2.0) if located.any() else located
         if second.any():  # no first probe, where the fleet knows where optima are
             points, offer = np.where(second[:, None], beliefs.best(), points), None
         careful = seen > self.dims.knobs + 1  # before, nothing could be learned by standing still
         if careful.any():
             points = self._checked(tuners, beliefs, points, careful, offer)
+        if tuners.budget is not None:
+            points = np.where(tuners.stops.many[:, None], self.default, points)
         best = partial(self._known_best, tuners, beliefs)
         points = check_points(tuners, self.default, points, best)
-        return points if known.all() else np.where(known[:, None], points, self._starts(tuners)), beliefs
+        if not known.all():
+            points = np.where(known[:, None], points, self._starts(tuners))
+        return points, self._stops(tuners, beliefs, points, wanted, versus), beliefs
+
+    def _stops(self, tuners: Tuners, beliefs: Beliefs, points: Array, wanted: Array, versus: BesideDefault) -> Array:
+        """[n] the costs from which on runs of points should be ended, in the metric's own units; infinite for none.
+
+        `versus` is of the points that the tuners wanted.
+        """
+        stops = np.full(tuners.size, np.inf)
+        if tuners.budget is None or tuners.measured is None or not can_stop(tuners.objective):
+            return stops
+        has = (tuners.objective.seen > 0) & self._other(points)
+        moved = np.flatnonzero(has & (points != wanted).any(axis=1))
+        if len(moved):
+            instead = beliefs.some(moved).versus_default(points[moved])
+            versus = BesideDefault(*(column.copy() for column in versus))
+            for column, new in zip(versus, instead, strict=True):
+                column[moved] = new
+        offer, left = self._beside(tuners, beliefs, points, versus), tuners.budget.left(tuners.budget.steps)
+        stop = stop_of(tuners.objective, offer, beliefs.noise(), tuners.wider, left)
+        stops[has] = tuners.measured.lowered(stop)[has]
+        return stops
+
+    def _other(self, points: Array) -> Flags:
+        """[n] whether points [n, d] are not the default."""
+        other: Flags = np.any(points != self.default, axis=1)
+        return other
 
     def _known_best(self, tuners: Tuners, beliefs: Beliefs, places: Places) -> Array:
         """[m, d] the best points known of some tuners; where they run, if a change would cost more than it gains."""
@@ -93,13 +138,47 @@ class FleetEngine:
 
         A tuner that has seen nothing but failures does not come here with one more.
         """
+        stopped = samples.stopped & (tuners.objective.seen > 0)  # else there is nothing to compare it with
+        if stopped.any():
+            self._some(tuners, np.flatnonzero(stopped), samples, belief, self._learn_bounds)
+            self._some(tuners, np.flatnonzero(~stopped), samples, belief, self._learn_values)
+        else:
+            self._learn_values(tuners, samples, belief)
+
+    @staticmethod
+    def _some(
+        tuners: Tuners,
+        places: Places,
+        samples: FleetSamples,
+        belief: Beliefs | None,
+        learn: Callable[[Tuners, FleetSamples, Beliefs | None], None],
+    ) -> None:
+        """Have some of the tuners learn their samples."""
+        if len(places):
+            part = tuners.some(places)
+            learn(part, samples.some(places), None if belief is None else belief.some(places))
+            tuners.put(places, part)
+
+    def _learn_values(self, tuners: Tuners, samples: FleetSamples, belief: Beliefs | None) -> None:
+        """Learn what runs came to."""
         objective, failed = tuners.objective, samples.failed
         losses = np.where(failed[:, None], objective.worst(), objective.losses_of(samples.values))
-        waiting = ~failed & (tuners.records.failures > 0.0)
-        asked, points = np.full(tuners.size, samples.asked), samples.points
-        intake.tell(self._learners(tuners, belief), Trials(points, samples.contexts, losses, failed, points, asked))
+        waiting = ~failed & ~samples.stopped & (tuners.records.failures > 0.0)
+        intake.tell(self._learners(tuners, belief), samples.trials(losses))
         if waiting.any():
             self._learn_failures(tuners, waiting)
+
+    def _learn_bounds(self, tuners: Tuners, samples: FleetSamples, belief: Beliefs | None) -> None:
+        """Learn that runs were ended: what is expected of them beyond that. No range or scale moves."""
+        objective = tuners.objective
+        believed = tuners.believe(samples.contexts) if belief is None else belief
+        told = objective.losses_of(samples.values)
+        means, variances = believed.predict(samples.points[:, None])
+        losses = losses_from(objective, told, means[:, 0], variances[:, 0] + believed.noise())
+        learners = self._learners(tuners, believed)
+        trials = replace(samples.trials(tuners.losses.bounded(losses)), ended=objective.target(told))
+        intake.see(learners, trials, keep=False)
+        learners.learn_trials(trials, again=False)
 
     def _learners(self, tuners: Tuners, belief: Beliefs | None) -> FleetLearners:
         return FleetLearners(self.dims, self.default, self._learn, tuners, belief)
@@ -123,6 +202,17 @@ class FleetEngine:
         if tuners.budget is not None:
             harmless = partial(within_budget, tuners.objective, tuners.budget)
             points = self._replaced(tuners, belief, points, careful, harmless, versus)
+            points = self._audited(tuners, points, careful)
+        return points
+
+    def _audited(self, tuners: Tuners, points: Array, careful: Flags) -> Array:
+        """The points [n, d]; or the default, if its measured cost asks for that."""
+        if tuners.budget is None or tuners.measured is None or not tuners.objective.one:
+            return points
+        binds = careful & tuners.stops.used
+        if binds.any():
+            spent, audit = tuners.measured.needs_default(tuners.budget.share)
+            points = np.where((binds & (spent | audit))[:, None], self.default, points)
         return points
 
     def _worth(self, tuners: Tuners, belief: Beliefs, points: Array) -> Array:
@@ -143,45 +233,59 @@ class FleetEngine:
         versus: BesideDefault | None,
     ) -> Array:
         """Points that are harmless beside the default; else the best known if that is, and better; else the default."""
-        harmful = careful & ~harmless(self._beside(tuners, belief, points, versus))
-        if harmful.any():
-            best = belief.best()
-            offer = self._beside(tuners, belief, best)
-            instead = np.where((offer.proven & harmless(offer))[:, None], best, self.default)
-            points = np.where(harmful[:, None], instead, points)
+        harmful = np.flatnonzero(careful & ~harmless(self._beside(tuners, belief, points, versus)))
+        if len(harmful):
+            points = points.copy()
+            points[harmful] = self._proven(tuners.some(harmful), belief.some(harmful))
+            bad = ~harmless(self._beside(tuners, belief, points))[harmful]
+            points[harmful[bad]] = self.default
         return points
 
     def _proven(self, tuners: Tuners, belief: Beliefs) -> Array:
-        """[n, d] the best point known where it is proven to be better than the default; else the default."""
+        """[n, d] the best point known where that is proven to be better than the default; else the best of the latest
+        that ran, where that is; else the default."""
         best = belief.best()
-        better = self._beside(tuners, belief, best).proven
-        return np.where(better[:, None], best, self.default)
+        others = np.flatnonzero(~self._beside(tuners, belief, best).proven)
+        for begin in range(0, len(others), BLOCK_TUNERS):
+            places = others[begin : begin + BLOCK_TUNERS]
+            part, some = tuners.some(places), belief.some(places)
+            points = best_tried(part, some, self.default)
+            better = self._beside(part, some, points).proven
+            best[places] = np.where(better[:, None], points, self.default)
+        return best
 
     def _beside(self, tuners: Tuners, belief: Beliefs, points: Array, versus: BesideDefault | None = None) -> Against:
         """Points compared with the default, with a deviation as wide as calibration asks for."""
         level, mean, variance, expected, own, unsure = belief.versus_default(points) if versus is None else versus
-        other = np.any(points != self.default, axis=1)
+        other = self._other(points)
         return Against(
             level=level,
             mean=np.where(other, mean, 0.0),
-            deviation=np.where(other, np.sqrt(variance), 0.0) * np.clip(tuners.calibration.factor, 1.0, None),
+            deviation=np.where(other, np.sqrt(variance), 0.0) * tuners.wider,
             expected=np.where(other, expected, level),
             variances=(np.where(other, own, unsure), unsure),
         )
 
-    def _learn(self, tuners: Tuners, trials: Trials, beliefs: Beliefs | None) -> None:
-        """Book, score and learn trials."""
-        points, contexts, losses, failed, _, asked = vars(trials).values()
+    def _learn(self, tuners: Tuners, trials: Trials, beliefs: Beliefs | None, again: bool) -> None:
+        """Book, score and learn trials; what is learned again was booked before."""
+        points, contexts, losses, failed, _, asked, stops, ends = vars(trials).values()
         objective, belief = tuners.objective, tuners.believe(contexts) if beliefs is None else beliefs
-        told, y = ~failed, (losses * objective.weights).sum(axis=1)
+        ended, y = ends < np.inf, (losses * objective.weights).sum(axis=1)
+        told = ~failed & ~ended
+        if not again:
+            tuners.stops.observe(ended, told & asked & (objective.own_units(y) > stops))
         steps, noise = tuners.known("steps"), belief.noise()
         counts = asked & (objective.seen > self.dims.knobs + 1)  # the first looks are free
         open_ = told & (steps > 0.0) & objective.may_rescale
         begun = (steps == 0.0) & (tuners.records.guided > 0.0)
         versus, mean, variance = belief.tell(points, contexts, losses, failed, y)
-        if tuners.budget is not None and counts.any():
+        if tuners.budget is not None and asked.any():
+            came = np.where(ended, ends, y)
             offer = self._beside(tuners, belief, points, versus)
-            tuners.budget.record(cost(objective, offer, y, noise, failed), counts)
+            price = cost(objective, offer, came, noise, failed | ended)  # of those that were ended, what it cost
+            tuners.budget.record(price, counts)
+            run = MeasuredRun(came, ~self._other(points), failed, ended)
+            self._measure(tuners, run, offer, noise, asked, steps > 0.0)
         tuners.calibration.observe(y - mean, told & (steps >= 2.0) & (objective.seen >= 2), variance + noise)
         if begun.any():  # what the fleet knew of the level was not relative to the first sample
             tuners.know("level", tuners.known("level") - np.where(begun, y, 0.0))
@@ -192,6 +296,15 @@ class FleetEngine:
             changed = changed | self._rescaled(tuners, open_ & due(objective.seen))
         if changed.any():
             tuners.reweigh(changed)
+
+    @staticmethod
+    def _measure(tuners: Tuners, run: MeasuredRun, offer: Against, noise: Array, asked: Flags, beside: Flags) -> None:
+        """Set runs that were asked for beside the default; where nothing ran before, there is nothing beside."""
+        if tuners.measured is None or not tuners.objective.one:
+            return
+        if not beside.all():
+            tuners.measured.begin(tuners.objective, run, asked & ~beside)
+        tuners.measured.learn(tuners.objective, run, offer, noise, tuners.wider, asked & beside)
 
     def _rescaled(self, tuners: Tuners, looked: Flags) -> Flags:
         """[n] whether the scale of the metric changed, of the tuners whose turn it is to look at it."""
@@ -214,11 +327,23 @@ class FleetEngine:
                 break
             part = tuners.some(places)
             points, contexts = part.records.failed_at[:, i, :d], part.records.failed_at[:, i, d:]
-            failed = np.ones(len(places), dtype=bool)
-            trials = Trials(points, contexts, part.objective.worst(), failed, points, ~failed)
-            intake.see_and_learn(self._learners(part, None), trials)
+            yes, none = np.ones(len(places), dtype=bool), np.full(len(places), np.inf)
+            samples = FleetSamples(points, contexts, [], yes, False, ~yes, none)
+            intake.see_and_learn(self._learners(part, None), samples.trials(part.objective.worst()))
             tuners.put(places, part)
         tuners.records.failures[waiting] = 0.0
+
+
+def best_tried(tuners: Tuners, belief: Beliefs, default: Array) -> Array:
+    """[n, d] of the latest points that ran, those of which the least is expected; the default where none did."""
+    ran = default + 0.5 * tuners.known("window_points")
+    used = np.arange(ran.shape[1]) < tuners.known("steps")[:, None]
+    ran = ran[:, : int(used.sum(axis=1).max(initial=0))]
+    if not ran.shape[1]:
+        return np.tile(default, (tuners.size, 1))
+    means = np.where(used[:, : ran.shape[1]], belief.predict(ran)[0], np.inf)
+    best: Array = np.where(used[:, :1, None], ran, default)[np.arange(tuners.size), means.argmin(axis=1)]
+    return best
 
 
 def recent(tuners: Tuners) -> tuple[Array, Array, Flags]:

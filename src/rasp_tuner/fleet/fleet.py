@@ -27,9 +27,10 @@ from rasp_tuner.fleet.chunks import Chunks
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.engine import FleetEngine, FleetSamples, Settings
 from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import check_whole_runs, flags_of, rows_of
+from rasp_tuner.fleet.inputs import check_no_control, ends_of, rows_of
 from rasp_tuner.fleet.knobs import ContinuousKnobs
 from rasp_tuner.fleet.prior import FleetPrior, combine, guide, summarise
+from rasp_tuner.fleet.records import NO_STOP
 from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.space import Knob
 from rasp_tuner.tuner import BUDGET, Tuner
@@ -47,6 +48,7 @@ class FleetSuggestions:
     params: dict[str, Array]  # by knob, [n] in its own units
     points: Array  # [n, d] the same in the unit box
     which: Places  # [n] positions of the tuners
+    stop: Array  # [n] the cost from which on a run should be ended; infinite: it should not
 
     def __len__(self) -> int:
         return len(self.which)
@@ -56,10 +58,9 @@ class FleetSuggestions:
 class Fleet:
     """Many tuners of the same kind, each with a life of its own, in one call.
 
-    Does what as many `Tuner`s would do whose runs are never ended, to rounding and but for their random numbers. Each
-    tuner has at most one suggestion that waits for an answer; asking again replaces it. A call that raises a RaspError
-    changes nothing. Not thread-safe. `which` says which tuners a call is for: None (all), a position, a slice,
-    positions or a mask.
+    Does what as many `Tuner`s would do, to rounding and but for their random numbers. Each tuner has at most one
+    suggestion that waits for an answer; asking again replaces it. A call that raises a RaspError changes nothing. Not
+    thread-safe. `which` says which tuners a call is for: None (all), a position, a slice, positions or a mask.
 
     space, metrics, context, default, guard, budget, switching_cost   as of `Tuner`; the knobs must be (almost)
                 continuous: Float without a step, or Int of more than 64 values
@@ -149,58 +150,68 @@ class Fleet:
         seen = self._checks.contexts(contexts, rows)
         self._guide(rows)
         n, d = len(rows), self._plan.dims.knobs
-        points, params = np.zeros((n, d)), np.zeros((d, n))
+        points, params, stops = np.zeros((n, d)), np.zeros((d, n)), np.zeros(n)
 
         def one(tuners: Tuners, part: slice) -> Beliefs | None:
-            proposed, believed = self._engine.propose(tuners, seen[part])
+            proposed, stops[part], believed = self._engine.propose(tuners, seen[part])
             values, points[part] = self._knobs.values(proposed)
             params[:, part] = list(values.values())
             records = tuners.records
             records.asks[...] = records.asks + 1.0
             records.waiting[...] = 1.0
             records.point[...], records.context[...] = points[part], seen[part]
+            records.stop[...] = np.minimum(stops[part], NO_STOP)
             return believed
 
         self._beliefs = (rows, self._chunks.run(one, self._tuners, rows, "records"))
-        return FleetSuggestions(dict(zip(self._plan.space.knobs, params, strict=True)), points, rows)
+        return FleetSuggestions(dict(zip(self._plan.space.knobs, params, strict=True)), points, rows, stops)
 
     def tell(
         self,
         metrics: Mapping[str, Any] | None = None,
         which: Which = None,
         failed: Any = None,
-        *,
         stopped: Any = None,
+        *,
         control: Any = None,
     ) -> None:
         """Learn what the waiting suggestions led to: metrics [n] by name.
 
-        `failed` [n] says which of them crashed or were invalid; their metrics are ignored. A fleet has neither stops
-        nor controls: `stopped` and `control` are refused.
+        `failed` [n] says which of them crashed or were invalid; their metrics are ignored. `stopped` [n] says which
+        were ended at these metrics, and would have come to them or worse. A fleet has no controls: `control` is
+        refused.
         """
-        check_whole_runs(stopped, control)
+        check_no_control(control)
         rows = rows_of(which, len(self))
         records, at = self._tuners.records, span(rows)
         missing = rows[records.waiting[at] == 0.0]
         if len(missing):
             raise InvalidValue(f"tuner {int(missing[0])} has no suggestion that waits for an answer: ask first")
-        flags = flags_of("failed", failed, rows)
+        flags, ended = ends_of(failed, stopped, rows)
         values = list(self._checks.values(metrics, rows, flags).values())
-        self._learn(rows, records.point[at], records.context[at], values, flags, True)
+        self._learn(
+            rows, FleetSamples(records.point[at], records.context[at], values, flags, True, ended, records.stop[at])
+        )
         records.waiting[at] = 0.0
         ran = rows[~flags] if flags.any() else at
         records.current[ran] = records.point[ran]
 
     def observe(
-        self, contexts: Contexts, params: Mapping[str, Any], metrics: Mapping[str, Any], which: Which = None
+        self,
+        contexts: Contexts,
+        params: Mapping[str, Any],
+        metrics: Mapping[str, Any],
+        which: Which = None,
+        stopped: Any = None,
     ) -> None:
-        """Learn from runs nobody asked for: params and metrics [n] by name."""
+        """Learn from runs nobody asked for: params and metrics [n] by name; `stopped` as for `tell`."""
         rows = rows_of(which, len(self))
         seen = self._checks.contexts(contexts, rows)
         given = self._checks.params(params, rows)
-        none = np.zeros(len(rows), dtype=bool)
-        values = self._checks.values(metrics, rows, none)
-        self._learn(rows, self._knobs.points(given), seen, list(values.values()), none, False)
+        none, ended = ends_of(None, stopped, rows)
+        values = list(self._checks.values(metrics, rows, none).values())
+        points, no_stop = self._knobs.points(given), np.full(len(rows), np.inf)
+        self._learn(rows, FleetSamples(points, seen, values, none, False, ended, no_stop))
 
     def recommend(self, contexts: Contexts = None, which: Which = None) -> dict[str, Array]:
         """The best parameters [n] by knob for these contexts, without exploring; the default while nothing is known."""
@@ -269,23 +280,19 @@ class Fleet:
         self._build(plan, device, tuners, header["issued"], header["share"], prior)
         self._lineages = header["lineages"]
 
-    def _learn(
-        self, rows: Places, points: Array, contexts: Array, values: list[Array], failed: Flags, asked: bool
-    ) -> None:
+    def _learn(self, rows: Places, samples: FleetSamples) -> None:
         self._guide(rows)
+        failed = samples.failed
         early = failed & (self._tuners.objective.seen[rows] == 0) if failed.any() else failed
-        beliefs = self._kept_beliefs(rows) if asked else None
+        beliefs = self._kept_beliefs(rows) if samples.asked else None
         self._tuners.records.learned[span(rows)] += 1.0
         if early.any():
-            self._keep_failures(rows[early], points[early], contexts[early])
-            rest, beliefs = ~early, None
-            rows, points, contexts, values = rows[rest], points[rest], contexts[rest], [v[rest] for v in values]
-        flags = failed[~early]
+            self._keep_failures(rows[early], samples.points[early], samples.contexts[early])
+            rest = np.flatnonzero(~early)
+            rows, samples, beliefs = rows[rest], samples.some(rest), None
 
         def one(tuners: Tuners, part: slice) -> None:
-            own = [column[part] for column in values]
-            samples = FleetSamples(points[part], contexts[part], own, flags[part], asked)
-            self._engine.learn(tuners, samples, None if beliefs is None else beliefs[part.start])
+            self._engine.learn(tuners, samples.some(part), None if beliefs is None else beliefs[part.start])
 
         self._beliefs = None
         self._chunks.run(one, self._tuners, rows, "all")

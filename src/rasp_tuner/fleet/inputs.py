@@ -100,14 +100,21 @@ def flags_of(field: str, given: object, rows: Places) -> Flags:
     return flags
 
 
-def check_whole_runs(stopped: object, control: object) -> None:
-    """Refuse what a Tuner learns and a fleet does not: runs that were ended, and runs with a control."""
-    for name, given, instead in (
-        ("stopped", stopped, "tell what was ended as failed"),
-        ("control", control, "tell the metrics alone"),
-    ):
-        if given is not None and given is not False:
-            raise InvalidValue(f"a fleet takes no {name}: {instead}, or give such runs to a Tuner")
+def ends_of(failed: object, stopped: object, rows: Places) -> tuple[Flags, Flags]:
+    """[n] whether runs failed, and whether they were ended; of one run at most one of the two is true."""
+    flags, ended = flags_of("failed", failed, rows), flags_of("stopped", stopped, rows)
+    both = flags & ended
+    if both.any():
+        raise InvalidValue(
+            f"a run either failed or was stopped; failed and stopped are both True for tuner {int(rows[both][0])}"
+        )
+    return flags, ended
+
+
+def check_no_control(control: object) -> None:
+    """Refuse what a Tuner learns and a fleet does not: runs with a control."""
+    if control is not None:
+        raise InvalidValue("a fleet takes no control: tell the metrics alone, or give such runs to a Tuner")
 
 
 def _column(field: str, given: object, rows: Places) -> Array:

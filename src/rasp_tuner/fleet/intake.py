@@ -17,7 +17,7 @@ from rasp_tuner.engine.trials import Trials
 from rasp_tuner.fleet.tuners import Tuners
 
 log = logging.getLogger("rasp_tuner.fleet")
-Learn = Callable[[Tuners, Trials, Beliefs | None], None]
+Learn = Callable[[Tuners, Trials, Beliefs | None, bool], None]
 
 
 class FleetLearners:
@@ -55,8 +55,7 @@ class FleetLearners:
         return [remembered(state, i)[0] for i in range(self._tuners.size)]
 
     def learn_trials(self, trials: Trials, again: bool) -> None:
-        del again
-        self._learn(self._tuners, trials, self._beliefs)
+        self._learn(self._tuners, trials, self._beliefs, again)
 
     def rescaled(self, changed: Flags, again: bool) -> None:
         del again
@@ -68,6 +67,8 @@ class FleetLearners:
         state = tuners.batch.take(tuners.rows)
         restate(self.dims, state, np.arange(n), factors, shifts, self.objective.weights)
         tuners.batch.put(tuners.rows, state)
+        if tuners.measured is not None:
+            tuners.measured.forget_level()
         log.warning("a metric of %d tuners has changed: all that they learned is seen in the new unit", n)
 
     def forget(self) -> None:

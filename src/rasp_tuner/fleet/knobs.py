@@ -51,7 +51,9 @@ class ContinuousKnobs:
         for i, (value, place) in self._exact.items():
             columns[i] = np.where(np.abs(points[:, i] - place) < SAME_POINT, value, columns[i])
         own = [_place(knob, x) for knob, x in zip(self.space.knobs.values(), columns, strict=True)]
-        return dict(zip(self.space.knobs, columns, strict=True)), np.stack(own, axis=1)
+        places, default = np.stack(own, axis=1), self.space.default
+        places = np.where(np.abs(places - default) < SAME_POINT, default, places)  # whose logarithm may round otherwise
+        return dict(zip(self.space.knobs, columns, strict=True)), places
 
     @cached_property
     def _ranges(self) -> Array | None:

@@ -25,7 +25,7 @@ from rasp_tuner.fleet.cluster import Cluster
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.fleet import PRIOR_EVERY, Contexts, Fleet, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import check_whole_runs, flags_of, rows_of
+from rasp_tuner.fleet.inputs import check_no_control, ends_of, rows_of
 from rasp_tuner.fleet.knobs import ContinuousKnobs
 from rasp_tuner.fleet.prior import FleetPrior, combine
 from rasp_tuner.fleet.roster import Roster, ShardPart
@@ -129,46 +129,55 @@ class RayFleet:
         parts = self._roster.parts(rows)
         answers = self._change("ask", {part.shard: part.call(seen[part.at], part.which) for part in parts})
         points = _gathered(parts, {shard: answer.points for shard, answer in answers.items()}, self._plan.space.dim)
+        stops = _gathered(parts, {shard: answer.stop for shard, answer in answers.items()})
         self._roster.waiting[rows] = True
-        return FleetSuggestions(self._params(parts, {s: answer.params for s, answer in answers.items()}), points, rows)
+        params = self._params(parts, {shard: answer.params for shard, answer in answers.items()})
+        return FleetSuggestions(params, points, rows, stops)
 
     def tell(
         self,
         metrics: Mapping[str, Any] | None = None,
         which: Which = None,
         failed: Any = None,
-        *,
         stopped: Any = None,
+        *,
         control: Any = None,
     ) -> None:
         """Learn what the waiting suggestions led to, as `Fleet.tell`."""
-        check_whole_runs(stopped, control)
+        check_no_control(control)
         rows = rows_of(which, len(self))
         missing = rows[~self._roster.waiting[rows]]
         if missing.size:
             raise InvalidValue(f"tuner {int(missing[0])} has no suggestion that waits for an answer: ask first")
-        flags = flags_of("failed", failed, rows)
+        flags, ended = ends_of(failed, stopped, rows)
         values = self._checks.values(metrics, rows, flags)
         self._start(rows)
         self._change(
             "tell",
-            {p.shard: p.call(_some(values, p), p.which, flags[p.at]) for p in self._roster.parts(rows)},
+            {p.shard: p.call(_some(values, p), p.which, flags[p.at], ended[p.at]) for p in self._roster.parts(rows)},
         )
         self._roster.waiting[rows] = False
         self._roster.learned[rows] += 1
 
     def observe(
-        self, contexts: Contexts, params: Mapping[str, Any], metrics: Mapping[str, Any], which: Which = None
+        self,
+        contexts: Contexts,
+        params: Mapping[str, Any],
+        metrics: Mapping[str, Any],
+        which: Which = None,
+        stopped: Any = None,
     ) -> None:
-        """Learn from runs nobody asked for: params and metrics [n] by name."""
+        """Learn from runs nobody asked for, as `Fleet.observe`."""
         rows = rows_of(which, len(self))
         seen, given = self._checks.contexts(contexts, rows), self._checks.params(params, rows)
-        values = self._checks.values(metrics, rows, np.zeros(len(rows), dtype=bool))
+        none, ended = ends_of(None, stopped, rows)
+        values = self._checks.values(metrics, rows, none)
         self._start(rows)
-        self._change(
-            "observe",
-            {p.shard: p.call(seen[p.at], _some(given, p), _some(values, p), p.which) for p in self._roster.parts(rows)},
-        )
+        calls = {
+            p.shard: p.call(seen[p.at], _some(given, p), _some(values, p), p.which, ended[p.at])
+            for p in self._roster.parts(rows)
+        }
+        self._change("observe", calls)
         self._roster.learned[rows] += 1
 
     def recommend(self, contexts: Contexts = None, which: Which = None) -> dict[str, Array]:

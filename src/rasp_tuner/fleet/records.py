@@ -12,11 +12,12 @@ from typing import Annotated
 import numpy as np
 
 from rasp_tuner.base.numerics import LARGEST, Array
-from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, broken, checked, fields_of
+from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked, fields_of
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel.state import Dims
 
 GIVEN, LOCATED = 1.0, 2.0  # of `guided`: a start was given; and it says where optima lie
+NO_STOP = FINITE  # a cost that no run comes to: files hold nothing infinite
 
 _COUNT, _FLAG = (0.0, MOST_SAMPLES, True), (0.0, 1.0, True)
 
@@ -31,6 +32,7 @@ class Records:
     waiting: Annotated[Array, Field(("B",), *_FLAG)]  # whether a suggestion waits for its answer
     point: Annotated[Array, Field(("B", "d"), 0.0, 1.0)]  # that suggestion, in the unit box
     context: Annotated[Array, Field(("B", "c"), -LARGEST, LARGEST)]  # what it was made for
+    stop: Annotated[Array, Field(("B",), -NO_STOP, NO_STOP)]  # the cost from which on it should be ended
     current: Annotated[Array, Field(("B", "d"), 0.0, 1.0)]  # the latest suggestion that was answered
     guided: Annotated[Array, Field(("B",), 0.0, LOCATED, whole=True)]  # 0, GIVEN or LOCATED: by what the fleet knew
     failures: Annotated[Array, Field(("B",), 0.0, EARLY_FAILURES, whole=True)]  # that came before anything succeeded
@@ -60,4 +62,5 @@ def blank(size: int, default: Array, context: int, first: int) -> Records:
     records = Records(**{name: np.zeros([sizes[str(n)] for n in field.shape]) for name, field in FIELDS.items()})
     records.number[:] = np.arange(first, first + size)
     records.point[:] = records.current[:] = default
+    records.stop[:] = NO_STOP
     return records

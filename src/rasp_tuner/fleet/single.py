@@ -13,6 +13,7 @@ from rasp_tuner.errors import InvalidValue
 from rasp_tuner.files import snapshot
 from rasp_tuner.fleet.build import Plan, blank
 from rasp_tuner.fleet.device import Device
+from rasp_tuner.fleet.records import NO_STOP
 from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.records.ledger import to_fields
 from rasp_tuner.records.lineage import named
@@ -39,7 +40,8 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
     arrays["current"] = records["current"]
     arrays["ledger/contexts"] = records["context"][None][: int(waiting)]
     arrays["ledger/points"] = records["point"][None][: int(waiting)]
-    why = to_fields(Explanation(source="asked by a fleet"))
+    stop = float(records["stop"])
+    why = to_fields(Explanation(source="asked by a fleet", stop=stop if stop < NO_STOP else None))
     ledger = {**plan.header["ledger"], "issued": asks, "pending": [[f"s{asks - 1}", why]] if waiting else []}
     random = np.random.default_rng([plan.seed, int(records["number"]), asks]).bit_generator.state
     held, own = ({}, None) if lineage is None else (lineage["held"], lineage["own"])
@@ -76,6 +78,8 @@ def tuners_of(plan: Plan, tuner: object, number: float) -> tuple[Tuners, Mapping
     }
     if waiting:
         records |= {"point": arrays["ledger/points"][-1], "context": arrays["ledger/contexts"][-1]}
+        stop = header["ledger"]["pending"][-1][1].get("stop")
+        records["stop"] = NO_STOP if stop is None else stop
     if len(early):
         records["failed_at"] = early
     for name, value in records.items():

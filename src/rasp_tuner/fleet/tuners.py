@@ -17,8 +17,10 @@ from rasp_tuner.engine.kernel.learn import FORGOTTEN
 from rasp_tuner.engine.kernel.masks import Flags, Rows
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.engine.loss_bounds import LossBounds
+from rasp_tuner.engine.measured_bill import MeasuredBill
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
+from rasp_tuner.engine.stops import StopRecord
 from rasp_tuner.engine.unit_watch import UnitWatch
 from rasp_tuner.fleet.records import Records
 from rasp_tuner.optimizer.optimizer import Stateful
@@ -32,7 +34,9 @@ class Tuners:
     rows: Places  # [B] of the batch that are theirs
     objective: Objective
     calibration: Calibration
+    stops: StopRecord
     budget: BudgetLedger | None
+    measured: MeasuredBill | None  # with a budget
     records: Records
     contexts: ContextBounds
     losses: LossBounds
@@ -43,16 +47,22 @@ class Tuners:
     def size(self) -> int:
         return len(self.rows)
 
+    @property
+    def wider(self) -> Array:
+        """[B] by which deviations are wider than believed, at least 1."""
+        wider: Array = np.clip(self.calibration.factor, 1.0, None)
+        return wider
+
     def _parts(self) -> tuple[Any, ...]:
-        books = self.objective, self.calibration, self.budget, self.records
+        books = self.objective, self.calibration, self.stops, self.budget, self.measured, self.records
         return *books, self.contexts, self.losses, self.watch, self.notes
 
     def stateful(self) -> dict[str, Stateful]:
         """The parts that files have, by their names there; but for the batch and the records."""
-        parts: dict[str, Stateful] = {"objective": self.objective, "calibration": self.calibration}
-        if self.budget is not None:
-            parts["budget"] = self.budget
-        return parts | self.intake()
+        parts: dict[str, Stateful | None]
+        parts = {"objective": self.objective, "calibration": self.calibration, "stops": self.stops}
+        parts |= {"budget": self.budget, "measured": self.measured}
+        return {name: part for name, part in parts.items() if part is not None} | self.intake()
 
     def intake(self) -> dict[str, Stateful]:
         """The parts that remember what they were told, by their names in files."""
