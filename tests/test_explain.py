@@ -228,3 +228,9 @@ def test_with_several_metrics_returns_are_measured_by_their_sum_and_without_cont
     assert tuner.explain(s.id).seen.first_took is not None
     blind = taught({"ms": "min"}, context=None)
     assert blind.explain("s39").seen is None
+
+
+def test_with_one_knob_nobody_speaks_of_several():
+    why = Explanation(source="several knobs moved", slots=(0,), params={"a": 2}, default={"a": 1})
+    assert "it shows what is far from all that ran" in str(why)
+    assert "several knobs do together" in str(replace(why, params={"a": 2, "b": 1}, default={"a": 1, "b": 0}))

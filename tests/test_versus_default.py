@@ -62,6 +62,20 @@ def test_more_of_what_is_maximised_is_a_gain():
     assert str(found).startswith("gained ")
 
 
+def test_a_profit_that_changes_its_sign_has_no_percentage():
+    tuner, rng = (
+        Tuner({"x": Float(0, 1), "y": Float(0, 1)}, {"profit": "max"}, default={"x": 0.1, "y": 0.2}),
+        np.random.default_rng(0),
+    )
+    for _ in range(100):
+        s = tuner.ask()
+        away = (s.params["x"] - 0.6) ** 2 + (s.params["y"] - 0.5) ** 2
+        tuner.tell(s.id, {"profit": 20.0 - 100.0 * away + rng.normal()})
+    found = tuner.versus_default()
+    assert found.gain.kind == "difference"
+    assert found.gain.value > 20.0
+
+
 def test_where_knobs_do_nothing_no_gain_is_claimed():
     for seed in range(20):
         tuner, rng = Tuner({"a": Categorical(["u", "v", "w"])}, {"ms": "min"}, None, {"a": "u"}, seed=seed), None

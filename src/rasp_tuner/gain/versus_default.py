@@ -232,7 +232,8 @@ class _Sums:
             mean, half = self.log_bounds()
             value, low, high = (share_of(sign, x) for x in (mean, mean - half, mean + half))
             return Gain("share", value, low if known else None, high if known else None, sign < 0.0)
-        one_sign = self.size > 0.0 and abs(self.level) > 0.999 * self.size
+        came = self.level - sign * self.gain  # a share of what changes its sign would say nothing
+        one_sign = self.size > 0.0 and abs(self.level) > 0.999 * self.size and came * self.level > 0.0
         unit, half = self.size if one_sign else self.weight, NORMAL_95 * (self.shared + math.sqrt(self.squares))
         value, low, high = (x / unit for x in (self.gain, self.gain - half, self.gain + half))
         kind: Literal["share", "difference"] = "share" if one_sign else "difference"

@@ -203,7 +203,9 @@ def _what(why: Explanation) -> str:
 def _why(why: Explanation) -> str:
     if why.source == "default" and not why.slots:
         return "Chosen because nothing is known yet."
-    return f"Chosen because {_reason(why.source)}{_forecast(why)}."
+    alone = why.source == "several knobs moved" and len(why.params or {}) == 1
+    reason = "it shows what is far from all that ran" if alone else _reason(why.source)
+    return f"Chosen because {reason}{_forecast(why)}."
 
 
 def _reason(source: str) -> str:

@@ -41,9 +41,9 @@ class Budget:
 
     def __str__(self) -> str:
         text = (
-            f"Exploring may cost {self.share:.1%} more than the default; in {self.steps:,} steps, counted in runs of"
-            f" the default, it lost {self.spent:.3g} and surely won {self.earned:.3g}, and may still lose"
-            f" {max(self.left, 0.0):.3g}."
+            f"Exploring may cost {self.share:.1%} more than the default. In {self.steps:,} steps it lost"
+            f" {self.spent:.3g} runs of the default and won {self.earned:.3g}, as far as is known today; a single"
+            f" run counts for two at most. It may still lose {max(self.left, 0.0):.3g}."
         )
         if self.allowed is None or self.measured is None or self.error is None:
             return text
