@@ -50,6 +50,10 @@ def test_the_doctor_finds_what_is_wrong(tmp_path, monkeypatch):
     missing = rasp("doctor", "--data", tmp_path / "none")
     assert missing.exit_code == 1
     assert "BAD  folder" in missing.stdout
+    monkeypatch.chdir(tmp_path)
+    nothing_yet = rasp("doctor")
+    assert nothing_yet.exit_code == 0
+    assert "rasp-data is not there" in nothing_yet.stdout
     Store(sqlite_url(tmp_path)).close()
     good = rasp("doctor", "--data", tmp_path, "--json")
     findings = {finding["name"]: finding for finding in json.loads(good.stdout)["findings"]}

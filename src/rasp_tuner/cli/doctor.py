@@ -25,7 +25,7 @@ def run_doctor(
         list[Path] | None,
         typer.Argument(help="Check these instead: saved tuners and fleets, policies, exported studies."),
     ] = None,
-    data: Data = Path("rasp-data"),
+    data: Data = Path("rasp-data"),  # DATA of service/doctor.py, which takes time to load
     database: Database = None,
     as_json: Json = False,
 ) -> None:

@@ -36,6 +36,7 @@ from rasp_tuner.service.database_check import DAMAGED, HealthCheck, check_databa
 from rasp_tuner.service.storage.file_watch import UNDER_SERVER, WAL
 from rasp_tuner.service.storage.store import CHECKPOINT_EVERY_PAGES, is_damage
 
+DATA = Path("rasp-data")  # the folder of a server, unless another is named
 MIN_FREE_BYTES = 500_000_000  # below that the disk may be full before anyone notices
 MIN_FREE_FILES = 100
 MOST_LOG_BYTES = 20 * 4_096 * CHECKPOINT_EVERY_PAGES  # of SQLite's write-ahead log, beyond which somebody holds it
@@ -94,7 +95,8 @@ def _folder(data: Path) -> HealthCheck:
     if not data.is_dir():
         if servers := _started_on(data):
             return _moved(data, servers)
-        return HealthCheck("folder", False, f"{data} is not there", f"rasp serve --data {data} makes it")
+        usual = data == DATA  # who never started a server needs none
+        return HealthCheck("folder", usual, f"{data} is not there", f"rasp serve --data {data} makes it")
     if not os.access(data, os.W_OK | os.X_OK):
         return HealthCheck("folder", False, f"{data} cannot be written", "give this user the right to write there")
     closed = [str(file) for file in data.glob(f"{DATABASE}*") if not os.access(file, os.R_OK | os.W_OK)]
