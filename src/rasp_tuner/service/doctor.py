@@ -57,7 +57,7 @@ def examine(data: Path, database: str | None) -> Iterator[HealthCheck]:
     yield _extras(database)
     folder = _folder(data)
     yield folder
-    server = _server(data) if folder.good else None
+    server = _server(data) if folder.good and data.is_dir() else None
     if server is not None:
         yield _disk(data)
         yield _log(data)
