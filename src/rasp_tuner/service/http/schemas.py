@@ -129,7 +129,6 @@ class NewStudy(StrictModel):
     screen: bool = Field(default=False, description="Ignore the context until it improves predictions.")
     lease_s: Number = 3600.0
     max_pending: int = 1000
-    ttl_s: Number | None = Field(default=None, description="Records older than this are erased; null: none.")
 
 
 class Ask(StrictModel):
@@ -361,13 +360,6 @@ class Times(LazyModel):
     last: list[float]
 
 
-class FallbackReport(LazyModel):
-    """What clients of this study report, of the last hour."""
-
-    without_server: int = Field(description="Asks that a client answered itself: the answer was late, or none came.")
-    asks: int
-
-
 class StudyUser(LazyModel):
     name: str = Field(description="Label or id of a key; local without keys.")
     at: float = Field(description="When it last asked or told.")
@@ -402,7 +394,6 @@ class StudyView(NewStudy):
     failure_share: float = Field(description="Of the latest 200 steps or so.")
     coverage: Coverage
     alerts: list[str] = Field(description="What is wrong, in words; empty where all is well.")
-    fallbacks: FallbackReport
     health: str = Field(description='"good", or all that is wrong with it, in words.')
     server: str | None = Field(default=None, description="Which of several servers has it; null with one server.")
 
