@@ -106,7 +106,7 @@ def test_memory_is_bounded_once_its_windows_are_full(name):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_any_interleaving_of_calls_keeps_the_books_straight(preset):
-    tuner = Tuner({"x": Float(0, 1)}, {"m": "min"}, context=1, preset=preset, seed=3)
+    tuner = Tuner({"x": Float(0, 1), "y": Float(0, 1)}, {"m": "min"}, context=1, preset=preset, seed=3)
     rng = np.random.default_rng(3)
     waiting, told = {}, 0
     for _ in range(600):

@@ -19,7 +19,7 @@ from rasp_tuner.answer_models import (
 )
 from rasp_tuner.service.http.context_schemas import ContextSpec, ContextWord, StrictModel, dimensions
 from rasp_tuner.service.http.http_errors import HttpError
-from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
+from rasp_tuner.service.http.knob_schemas import KnobSpec, KnobValue
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service_errors import InvalidRequest
 from rasp_tuner.service.study.approvals import REFUSED_S
@@ -509,7 +509,7 @@ def parse_study(value: Any, limits: Limits) -> NewStudy:
     if context > limits.context:
         raise InvalidRequest(f"context may have at most {limits.context} entries, got {context}", "context")
     for name, knob in wanted.space.items():
-        if isinstance(knob, CategoricalKnob) and len(knob.choices) > limits.choices:
+        if len(knob.choices or ()) > limits.choices:
             raise InvalidRequest(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")
     return wanted
 
