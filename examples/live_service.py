@@ -1,7 +1,7 @@
 """A simulated shop whose load changes over the day, tuned over HTTP while it serves.
 
     python examples/live_service.py                              # starts a server of its own, in a folder it removes
-    python examples/live_service.py --url http://127.0.0.1:8321  # uses yours: watch its page, or `rasp tail shop`
+    python examples/live_service.py --url http://127.0.0.1:8321  # uses yours: watch its page
 
 Prints, for each day, how much slower the shop was than with the best settings: with its first settings, and as tuned.
 On day 1 its own server is down; the shop continues with the recommendations of the day before.

@@ -54,7 +54,10 @@ def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
 @pytest.mark.usefixtures("undrawn")
 def test_demo_json_is_all_that_is_printed(tmp_path, monkeypatch):
     from rasp_lab.bench.report import demo
+    from rasp_lab.real import gzip_demo
 
+    monkeypatch.setattr(gzip_demo, "STEPS", 3)
+    monkeypatch.setattr(gzip_demo, "PAIRS", 1)
     monkeypatch.setattr(demo, "AGENTS", ("static", "random"))
     few = [cell for cell in demo.cells(1) if cell.domain in ("1_LLM_Inference", "A1_Adversarial_Context")]
     monkeypatch.setattr(demo, "cells", lambda _seeds: few)

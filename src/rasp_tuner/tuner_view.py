@@ -37,7 +37,6 @@ from rasp_tuner.types import LIMIT_KEPT, Budget, Explanation, Margin, Revisit, S
 from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
-    from rasp_tuner.policy.explore import Explore
     from rasp_tuner.policy.report import PolicyReport
     from rasp_tuner.report.situation_gains import SituationGain, SituationOracle
     from rasp_tuner.report.visits_on_record import SeenBefore
@@ -387,6 +386,7 @@ class TunerView:
         salt: str | None = None,
     ) -> "PolicyReport":
         """What `export` writes, in `policy` of the report."""
+        from rasp_tuner.policy import explore as exploring
         from rasp_tuner.policy import export  # few programs export: the others start without it
 
         most = whole("leaves", leaves, 1, export.MOST_LEAVES)
@@ -409,38 +409,25 @@ class TunerView:
                 )
         recommended = (lambda _: self._default) if explore and self._frozen_at_default else self._recommended
         parts = (self._space, self._default, self._optimizer, recommended, fields, self._lineage.total)
-        explored = None if explore is False else self._explore(explore, salt)
+        explored = None
+        if explore is not False:
+            explored = exploring.explore_of(
+                explore,
+                named(self._lineage.seed, list(self._space.knobs)) if salt is None else salt,
+                self._preset,
+                self._max_change,
+                self._holdout,
+                self.budget(),
+                self._optimizer.model.stake,
+                None if self._frozen else self._would_ask,
+            )
         return export.policy_of(export.Source(*parts, explored), situations, most)
 
-    def _explore(self, explore: bool | int, salt: str | None) -> "Explore":
-        """How a policy explores: as this tuner would."""
-        from rasp_tuner.policy.explore import LEAST_DEFAULT, Explore
-
-        outcomes = None if explore is True else whole("explore", explore, 1, 2**50)
-        if salt is not None and (not isinstance(salt, str) or not salt):
-            raise InvalidValue(f"salt must be a text, got {show(salt)}")
-        for refused, why in (
-            (self._preset.name == "paper", 'preset "paper" forecasts nothing, so that no stake is known'),
-            (self.searches, 'goal "find" tries settings whatever they cost, which is not for those who use them'),
-            (self._max_change is not None, "max_change holds from one run to the next, which no key knows"),
-        ):
-            if refused:
-                raise InvalidValue(f"explore: {why}; export without it")
-        first, budget = not self._ledger.issued and not self._lineage.held, self.budget()
-
-        def asked(seen: Array, rng: np.random.Generator) -> Array:
-            proposal = None if first else self._optimizer.propose(seen, self._current, rng)
-            return self._default if proposal is None else self._space.nearest(proposal.point)[1]
-
-        return Explore(
-            None if self._frozen else asked,
-            self._optimizer.model.stake,
-            self._preset.constants.get("budget"),
-            LEAST_DEFAULT if self._holdout is None else self._holdout,
-            0.0 if budget is None else max(budget.left, 0.0),
-            outcomes,
-            named(self._lineage.seed, list(self._space.knobs)) if salt is None else salt,
-        )
+    def _would_ask(self, seen: Array, rng: np.random.Generator) -> Array:
+        """What the next ask in a context [d_c] would give, if it drew from `rng`."""
+        first = not self._ledger.issued and not self._lineage.held
+        proposal = None if first else self._optimizer.propose(seen, self._current, rng)
+        return self._default if proposal is None else self._space.nearest(proposal.point)[1]
 
     def explain(self, id: str, *, visits: bool = True) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words.

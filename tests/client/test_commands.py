@@ -1,11 +1,7 @@
-"""`rasp study`, `ask`, `tell` and `tail` against a real server."""
+"""`rasp study`, `ask` and `tell` against a real server."""
 
 import json
 import re
-import subprocess
-import sys
-import threading
-import time
 from itertools import count
 from pathlib import Path
 
@@ -66,7 +62,7 @@ def test_ask_and_tell(rasp, name):
     shown = rasp("study", "show", name).stdout
     assert re.search(r"\n  pool +whole numbers from 1 to 64, on a log scale +default 8\n", shown)
     assert "budget 0.02" in shown
-    assert re.search(r"\n  throughput +max +weight 0.5 +linear scale\n", shown)
+    assert re.search(r"\n  throughput +max +weight 0.5 +log scale\n", shown)
     assert "\nExploring may cost 2.0% more than the default; in " in shown
     assert name in [view["name"] for view in of_json(rasp("study", "list", "--json"))["studies"]]
     assert re.search(rf"{name} +2 +1 +1 +0 ", rasp("study", "list").stdout)
@@ -131,7 +127,7 @@ def test_an_export_that_breaks_off_leaves_no_file(rasp, bad_server, http, tmp_pa
 
 @pytest.mark.parametrize(
     "command",
-    [["ask"], ["tell"], ["tail"]]
+    [["ask"], ["tell"]]
     + [
         ["study", word]
         for word in ("create", "list", "show", "export", "import", "delete", "forget", "freeze", "unfreeze")
@@ -201,7 +197,6 @@ def test_freeze(rasp, name):
         ("study create nowhere.toml", "No such file"),
         ("study list --url 127.0.0.1:8321", "url must look like http://127.0.0.1:8321, got '127.0.0.1:8321'"),
         ("study list --url http://127.0.0.1:1", "`rasp serve --data DIR` starts one, --url or RASP_URL names one"),
-        ("tail nowhere", "no study 'nowhere'"),
     ],
 )
 def test_errors_are_one_line_with_the_mend(rasp, name, words, said, monkeypatch):
@@ -252,63 +247,3 @@ def test_a_key_that_may_not(rasp, server, monkeypatch):
         assert "--key or RASP_KEY takes a key that `rasp keys create` made" in result.stderr
         assert result.stderr.count("\n") == 1
     assert allowed.stdout == "No studies yet. Next: rasp study create FILE.toml\n"
-
-
-def keep_telling(client, name, told, stop):
-    study = client.study(name)
-    while not stop.is_set():
-        suggestion = study.ask({"qps": 1.0})
-        study.tell(suggestion.id, METRICS)
-        told.set()
-        failing = study.ask({"qps": 2.0})
-        study.tell_failed(failing.id, "\x1b[31mboom\nand more")
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def busy(client, name):
-    """A study that is used while the test looks."""
-    told, stop = threading.Event(), threading.Event()
-    thread = threading.Thread(target=keep_telling, args=(client, name, told, stop))
-    thread.start()
-    assert told.wait(60), "no step was told in a minute"
-    yield name
-    stop.set()
-    thread.join()
-
-
-def test_tail_prints_a_line_for_each_step(rasp, busy):
-    head, gain, *lines = rasp("tail", busy, "--count", "3").stdout.splitlines()
-    assert head.startswith(f"{busy}: asks ")
-    assert gain.startswith("against the default: ")
-    assert len(lines) == 3
-    assert all(re.match(r"\d\d:\d\d:\d\d  step \d+  ", line) for line in lines)
-    assert all("p99_ms=3" in line or "FAILED" in line for line in lines)
-    rows = [json.loads(line) for line in rasp("tail", busy, "--count", "2", "--json").stdout.splitlines()]
-    assert rows[0]["step"] <= rows[1]["step"]  # the latest step is sent after each commit, also after that of an ask
-
-
-def test_tail_of_an_idle_study_shows_its_latest_step(rasp, client, name):
-    study = client.study(name)
-    asked = study.ask({"qps": 1.0})
-    study.tell(asked.id, METRICS)
-    head, gain, line = rasp("tail", name, "--count", "1").stdout.splitlines()
-    assert gain.startswith("against the default: nothing saved or lost: only the default ran in 1 step")
-    assert head.startswith(f"{name}: asks 1")
-    assert "step 0" in line
-    assert json.loads(rasp("tail", name, "--count", "1", "--json").stdout)["step"] == 0
-
-
-def test_tail_says_that_a_known_situation_returned(rasp, client, name):
-    study = client.study(name)
-    for step in range(30):
-        s = study.ask({"qps": 9.0 * (step // 10 % 2)})
-        study.tell(s.id, METRICS)
-    assert "  returned: Seen once before, last 11 steps and " in rasp("tail", name, "--count", "1").stdout
-
-
-def test_tail_ends_quietly_when_the_reader_has_seen_enough(server, busy):
-    words = f"{sys.executable} -m rasp_tuner tail {busy} --url {server.url} | head -n 2"
-    result = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=30, check=False)  # noqa: S602
-    assert len(result.stdout.splitlines()) == 2
-    assert result.stderr == ""

@@ -18,7 +18,7 @@ DENSITIES = pytest.mark.parametrize(
 
 @DENSITIES
 def test_the_density_integrates_to_one(density):
-    gaps = np.linspace(-400.0, 400.0, 400_001)
+    gaps = np.linspace(-400.0, 400.0, 40_001)
     for variance in (0.25, 1.0, 4.0):
         densities = np.exp(density(gaps, np.full(len(gaps), variance)))
         assert densities.sum() * (gaps[1] - gaps[0]) == pytest.approx(1.0, abs=1e-6)

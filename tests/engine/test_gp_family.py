@@ -156,7 +156,7 @@ def test_whichever_of_two_takes_the_other_in_knows_the_same():
 
 def test_rows_are_bounded_whatever_the_contexts():
     tuner, rng = made(contexts=2), np.random.default_rng(0)
-    for _ in range(1000):
+    for _ in range(2 * MOST_ROWS):
         s = tuner.ask(rng.normal(size=2))
         tuner.tell(s.id, {"ms": cost(s.params, 0) * np.exp(0.1 * rng.normal())})
     assert len(tuner._optimizer.state()["family/points"]) <= MOST_ROWS <= 200

@@ -162,6 +162,7 @@ def test_where_there_is_a_compiler_there_is_the_library():
     assert native.available() or turned_off or build.compiler() is None, native.why_not()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(build.compiler() is None, reason="no C compiler")
 def test_the_c_files_compile_without_warnings(tmp_path):
     library = tmp_path / build.LIBRARY.name

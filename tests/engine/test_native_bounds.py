@@ -78,11 +78,12 @@ def test_numbers_that_are_none_lead_nowhere_else(taught):
         assert guarded.broken() == [], name
 
 
+@pytest.mark.slow
 def test_many_tuners_of_one_sample_each_fit_into_one_memory():
     """None of their slots is old when there are too many."""
 
     def taught_once(seed: int) -> Tuner:
-        tuner = Tuner({"x": Float(0.0, 1.0)}, {"ms": "min"}, ["qps"], seed=seed)
+        tuner = Tuner({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}, {"ms": "min"}, ["qps"], seed=seed)
         tuner.tell(tuner.ask({"qps": float(seed % 5)}).id, {"ms": 1.0 + seed % 7})
         return tuner
 

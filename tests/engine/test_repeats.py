@@ -76,8 +76,10 @@ def test_rows_of_the_process_are_those_of_the_samples(count):
     assert abs(scatter) < 0.2 * theirs["family/repeats"][1] + 1.0
 
 
+@pytest.mark.parametrize(
+    ("backend", "count"), [("numpy", 2), ("numpy", 7), ("compiled", 2), ("compiled", 300)], indirect=["backend"]
+)
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("count", [2, 7, 300])
 def test_sums_of_the_quadratics_are_those_of_the_samples(count):
     rng = np.random.default_rng(0)
     one_by_one, added = (tuner_of("floats", preset=presets.default(quadratic=True)) for _ in range(2))

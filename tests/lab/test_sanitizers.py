@@ -32,7 +32,7 @@ def test_the_compiled_code_keeps_to_its_memory_while_the_engine_runs(library):
 
 def test_changed_files_do_no_harm_under_sanitizers(library):
     command = [sys.executable, "-m", "rasp_lab.reliability.fuzz_files", "--sanitize", "--library", library]
-    command += ["--files", "60"]
+    command += ["--files", "50", "--without", "paper", "policy", "export"]  # which run no C, or that of other kinds
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
 

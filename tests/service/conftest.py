@@ -77,8 +77,9 @@ def sqlite(tmp_path):
 
 
 @pytest.fixture
-def client(database):
-    with running(database) as client:
+def client(sqlite):
+    """A client of a service on SQLite: tests of what depends on the database take `database`."""
+    with running(sqlite) as client:
         yield client
 
 

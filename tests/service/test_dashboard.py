@@ -302,14 +302,12 @@ def test_alerts_and_gains_are_said_in_words(tab):
     def alarming(route):
         body = route.fetch().json()
         body |= {"alerts": ["No snapshot since 3 h.", "23% of the latest runs failed."], "server": "http://b"}
-        body["fallbacks"] = {"asks": 72, "without_server": 70}
         route.fulfill(json=body)
 
     opened = tab()
     opened.page.route(re.compile("/v1/studies/web$"), alarming)
     page = opened.open("/studies/web")
     expect(page.locator(".alerts li")).to_have_text(["No snapshot since 3 h.", "23% of the latest runs failed."])
-    expect(page.locator("#fallbacks")).to_have_text("Clients answered 70 of 72 asks without the server (97.2%).")
     expect(page.locator(".place")).to_have_text("on http://b")
     expect(page.locator(".gains tbody tr")).to_contain_text("p99_ms")
     expect(page.locator(".gains td b").first).to_have_text(re.compile(r"^(saved|no saving) .*[%d]\)$"))

@@ -5,7 +5,6 @@ import json
 import sqlite3
 import struct
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -166,11 +165,7 @@ def test_what_comes_meanwhile_is_taken_along_and_what_waits_can_still_be_told():
     assert (new.counts.asks, new.counts.tells, new.next_ask, new.counts.erased) == (238, 11, 240, 2)
     assert digest(new.tuner) == digest(run_without(live.definition, log, {3, 4}))
     kept = study_snapshot.restore(study_snapshot.capture(new)(), 0, new.definition, 0.0)
-    assert (
-        (kept.erased_below, kept.next_ask, kept.first_at)
-        == (new.erased_below, new.next_ask, new.first_at)
-        == (240, 240, 0.0)
-    )
+    assert (kept.erased_below, kept.next_ask) == (new.erased_below, new.next_ask) == (240, 240)
     assert new.tell("s17", 400.0, NoLog(), {"p99_ms": 2.0}).ask == 17
     assert new.suggestion("s239", NoLog(), 400.0)["id"] == "s239"
     with pytest.raises(UnknownSuggestion, match="or it was erased"):
@@ -352,25 +347,3 @@ def test_a_study_built_from_a_log_with_erased_records_goes_on(tmp_path):
     assert whole(built)[:3] == whole(work.live)[:3]
     assert built.ask({"qps": 2.0}, 99.0) == work.live.ask({"qps": 2.0}, 99.0)
     store.close()
-
-
-def test_records_that_outlive_their_study_are_erased(sqlite, tmp_path, monkeypatch):
-    clock = time.time()
-    monkeypatch.setattr("rasp_tuner.service.storage.writer.time.time", lambda: clock)
-    with running(sqlite) as client:
-        assert client.post("/v1/studies", json={**STUDY, "ttl_s": 60.0}).status_code == 422  # shorter than the lease
-        assert client.post("/v1/studies", json={**STUDY, "ttl_s": 600.0, "lease_s": 60.0}).status_code == 201
-        plant(client)
-        clock += 400.0
-        steps(client, 10)
-        assert view(client)["erased"] == 0
-        clock += 220.0  # older than ttl_s, but not by more than the slack
-        time.sleep(1.5)
-        assert view(client)["erased"] == 0
-        clock += 15.0
-        wait_for(lambda: view(client)["erased"] == 5, "retention")
-        wait_for(lambda: not hits(tmp_path), "a clean folder")
-        assert (view(client)["asks"], view(client)["tells"]) == (10, 10)
-        clock += 1_000.0
-        wait_for(lambda: view(client)["erased"] == 15, "retention, again")
-        assert (view(client)["learned"], ask(client)["id"]) == (0, "s14")

@@ -110,10 +110,6 @@ def test_alerts_say_in_words_what_is_wrong_and_nothing_where_all_is_well():
     assert words(coverage={"forecasts": 100, "held": 0.67}) == [
         "Intervals that should hold 90% of the outcomes hold 67%."
     ]
-    assert words(fallbacks={"asks": 72, "without_server": 70}) == [
-        "97% of the clients' asks were answered without this server."
-    ]
-    assert words(fallbacks={"asks": 1000, "without_server": 20}) == []
     assert words(asks=100, expired=40) == ["40% of the suggestions were never answered."]
     spent = {"share": 0.02, "steps": 10, "spent": 3.0, "earned": 0.0, "left": -0.1}
     assert words(budget_report=spent) == ["The budget is spent: nothing new is tried."]

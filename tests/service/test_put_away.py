@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import STUDY, ask, definition, play, running, steps, tell, view, wait_for
+from serving import STUDY, ask, definition, play, running, steps, view, wait_for
 
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store, sqlite_url
@@ -98,25 +98,23 @@ def test_a_long_list_comes_in_pieces(sqlite, monkeypatch):
             assert (answer.json(), answer.headers.get("transfer-encoding")) == (whole, "chunked")
 
 
-def test_what_is_not_in_the_log_stays(sqlite):
+def test_alerts_of_a_study_that_was_put_away_stay(sqlite):
     with running(sqlite, limits=FEW) as client:
         create(client)
-        ask(client, study="study-0")
-        told = {"Rasp-Fallbacks": "30/40"}
-        client.post("/v1/studies/study-0/ask", json={"context": {"qps": 1.0}}, headers=told).raise_for_status()
+        for _ in range(3):
+            body = {"id": ask(client, study="study-0")["id"], "reason": "out of memory"}
+            client.post("/v1/studies/study-0/tell_failed", json=body).raise_for_status()
         for name in NAMES[1:]:
             ask(client, study=name)
         assert "study-0" not in in_memory(client)
-        client.service.add_fallbacks("study-0", b"1/1")
         worst = listed(client, sort="alerts", limit=1)["studies"][0]
-        assert (worst["name"], worst["fallbacks"]) == ("study-0", {"without_server": 31, "asks": 41})
-        assert "answered without this server" in worst["alerts"][0]
+        assert (worst["name"], worst["alerts"]) == ("study-0", ["100% of the latest runs failed."])
         shown = client.get("/metrics").text
         assert 'rasp_asks_total{study="study-4"} 1.0' in shown
         assert 'study="study-0"' not in shown
         for line in ("rasp_studies_owned 5.0", "rasp_studies_in_memory 2.0", "rasp_studies_with_alerts 1.0"):
             assert f"\n{line}\n" in shown
-        assert view(client, "study-0") == {**worst, "pending": 2}
+        assert view(client, "study-0") == worst
         assert "study-0" in in_memory(client)
 
 
@@ -153,20 +151,6 @@ def test_a_study_that_cannot_be_shown_hurts_no_other(sqlite, monkeypatch):
         assert view(client, "study-1")["health"] == "it cannot be shown (ValueError)"
 
 
-def test_old_records_of_a_study_that_was_put_away_are_erased(sqlite, monkeypatch):
-    clock = [1e9]
-    monkeypatch.setattr("rasp_tuner.service.storage.writer.time.time", lambda: clock[0])
-    monkeypatch.setattr("rasp_tuner.service.storage.retention.CHECK_EVERY_S", 0.0)
-    with running(sqlite, limits=FEW) as client:
-        create(client, "old", ttl_s=600.0, lease_s=60.0)
-        tell(client, ask(client, study="old")["id"], study="old")
-        create(client, "a", "b", "c")
-        assert "old" not in in_memory(client)
-        clock[0] += 640.0
-        wait_for(lambda: listed(client, find="old")["studies"][0]["erased"] == 1, "the erasure")
-        assert view(client, "old")["asks"] == 0
-
-
 def test_a_study_that_is_deleted_or_damaged_while_it_is_away(sqlite, monkeypatch):
     with running(sqlite, limits=FEW) as client:
         create(client)
@@ -189,14 +173,14 @@ def test_a_study_stays_until_whoever_had_it_loaded_has_used_it(sqlite):
     cache.await_load("b")
     for row in cache.unseen():
         cache.adopt(row, load_study(store, row))
-    assert names_of(cache.spare(0.0)) == ["c", "a"]  # nobody waits for these; the first that was read stays longest
+    assert names_of(cache.spare()) == ["c", "a"]  # nobody waits for these; the first that was read stays longest
     for name in "ac":
         cache.study(name, writes=False)
-    assert names_of(cache.spare(0.0)) == ["a", "c"]  # "b" is waited for, and stays until it was used
+    assert names_of(cache.spare()) == ["a", "c"]  # "b" is waited for, and stays until it was used
     for name in "bc":
         cache.study(name, writes=False)
-    assert names_of(cache.spare(0.0)) == ["a", "b"]
-    for live in cache.spare(0.0):
+    assert names_of(cache.spare()) == ["a", "b"]
+    for live in cache.spare():
         cache.put_away(live, 0.0)
     assert (list(cache.live), list(cache.away), cache.unseen()) == (["c"], ["a", "b"], [])
     assert [cache.is_wanted(row) for row in cache.rows.values()] == [False, False, False]
@@ -213,16 +197,10 @@ def names_of(studies):
 
 @given(st.integers(0, 99), st.integers(0, 12), st.lists(st.floats(0.0, 1e5), min_size=2, max_size=2))
 def test_a_summary_shows_what_the_study_shows(seed, count, times):
-    live = LiveStudy(3, definition(lease_s=30.0, ttl_s=70.0), 0.0)
+    live = LiveStudy(3, definition(lease_s=30.0), 0.0)
     play(live, count, seed)
-    live.fallbacks.add(b"30/40", 600.0)
     live.problems["test"] = "it is a test"
     now, later = sorted(times)
     summary = StudySummary(live, now)
     assert summary.view(later) == json.loads(json.dumps(live.view(later)))
     assert summary.places == places(live.view(now))
-    assert summary.has_expired_records(later) == live.has_expired_records(later)
-    assert summary.known_time == live.known_time
-    again = LiveStudy(3, live.definition, 0.0)
-    summary.return_to(again)
-    assert again.fallbacks.view(600.0) == {"without_server": 30, "asks": 40}

@@ -40,9 +40,9 @@ def test_kills_lose_nothing():
     ],
 )
 def test_a_planted_fault_is_seen(plant, promise):
-    # one kill under load may come when nothing is in flight
-    kills = 4 if plant == "commit-after-ack" else 2
-    _, broken = script("kill", "--kills", kills, "--load", 0.4, "--plant", plant)
+    # a kill under load may come when nothing is in flight
+    kills = 8 if plant == "commit-after-ack" else 1
+    _, broken = script("kill", "--forked", "--kills", kills, "--load", 0.4, "--plant", plant)
     assert promise in broken
 
 

@@ -146,7 +146,7 @@ def ask_never_learns(subject: Subject) -> None:
     for foreign in (0.0, 1.0):
         agent = subject.new()
         subject.drive(agent)
-        for extra in range(5):
+        for extra in range(2):
             agent.ask(np.full(subject.task.context_dim, foreign * (10.0 + extra)))
         traces.append(subject.drive(agent, steps=3, stream=1))
     subject.require(

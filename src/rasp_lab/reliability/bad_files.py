@@ -184,7 +184,7 @@ _MAKERS: dict[str, Callable[[], File]] = {
     "early failures": lambda: _tuner(3, space=FLOATS, context=["qps"], failing=3),
     "continuous": lambda: _tuner(60, space=FLOATS, default=_default(FLOATS)),
     "continuous, context": lambda: _tuner(45, space=FLOATS, context=["qps", "kb"], default=_default(FLOATS)),
-    "continuous, full": lambda: _tuner(230, space={"a": FLOATS["a"]}, context=2, default={"a": 0.5}),
+    "continuous, full": lambda: _tuner(230, space=FLOATS, context=2, default=_default(FLOATS)),
     "continuous, long context": lambda: _tuner(30, space=FLOATS, context=40),
     "two metrics": lambda: _tuner(40, space=FLOATS, context=["qps"], metrics=_TWO, default=_default(FLOATS)),
     "log": lambda: _tuner(40, space=FLOATS, metrics={"ms": Metric("min", scale="log")}, frozen=True),

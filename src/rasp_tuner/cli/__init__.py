@@ -15,7 +15,6 @@ from rasp_tuner.cli import serve as serve
 from rasp_tuner.cli import show as show
 from rasp_tuner.cli import stream as stream
 from rasp_tuner.cli import study as study
-from rasp_tuner.cli import tail as tail
 from rasp_tuner.cli import tune as tune
 from rasp_tuner.cli import watch as watch
 from rasp_tuner.cli.common import app as app
@@ -23,7 +22,7 @@ from rasp_tuner.cli.common import echo
 
 PANELS = {
     "Start here": ("tune", "watch", "serve"),
-    "Look": ("show", "tail", "what-if", "export"),
+    "Look": ("show", "what-if", "export"),
     "Studies of a server": ("ask", "tell", "approve", "refuse", "stream", "mcp", "study", "keys", "doctor", "version"),
 }
 LABORATORY = "Laboratory"  # all other commands

@@ -84,7 +84,7 @@ class AsyncClient:
 
         Arguments as for `Tuner`; `settings`: constraints, preset, seed, guard, budget, holdout, max_change,
         switching_cost, screen, max_pending; lease_s, the seconds after which an unanswered ask counts as expired;
-        ttl_s, after which records are erased; and approve_s, for how long a suggestion waits for a person.
+        approve_s, for how long a suggestion waits for a person.
         """
         definition = {
             "name": name,

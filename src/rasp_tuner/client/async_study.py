@@ -25,7 +25,6 @@ from rasp_tuner.types import Budget, Explanation, Margin, Revisit, Suggestion
 from rasp_tuner.what_if import WhatIf
 
 REFRESH_DEADLINES = 5.0  # between recommendations fetched to fall back on: a slow server is spared
-FALLBACKS_HEADER = "Rasp-Fallbacks"  # fallbacks/asks since the latest report
 STREAM_TIMEOUT_S = 40.0  # without data; the server sends a heartbeat every 15 s
 
 Observed = Literal["learned", "duplicate"]
@@ -125,15 +124,7 @@ class AsyncStudy:
         metrics, measured at the same time under the default; of a fallback it is not sent.
         """
         body = _tell_json(id, metrics, params, stopped, control)
-        if is_fallback(id):
-            return self._tell_fallback(body)
-        report = self._share.take_report()
-        try:
-            reply = _tell_reply(await self._post("tell", body, _report_header(report)))
-        except ServerUnavailable:
-            self._share.report_lost(report)
-            raise
-        return reply
+        return self._tell_fallback(body) if is_fallback(id) else _tell_reply(await self._post("tell", body))
 
     async def tell_later(
         self,
@@ -360,9 +351,8 @@ class AsyncStudy:
         found: dict[str, Any] = (await self._exchange.call(Request("GET", f"{self._path}{path}"))).body
         return found
 
-    async def _post(self, action: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        request = Request("POST", f"{self._path}/{action}", body, headers=headers)
-        return (await self._exchange.call(request)).body
+    async def _post(self, action: str, body: Mapping[str, Any]) -> Any:
+        return (await self._exchange.call(Request("POST", f"{self._path}/{action}", body))).body
 
     async def _decide(self, action: str, body: Mapping[str, Any]) -> None:
         self._spares.clear()  # a late answer does not know of it
@@ -375,9 +365,7 @@ class AsyncStudy:
     def _send_ask(self, context: Any) -> PendingAnswer:
         """An ask on its way; ServerUnavailable while the server is left alone."""
         self._exchange.server.check_sendable()
-        report = self._share.take_report()
-        request = Request("POST", f"{self._path}/ask", {"context": context}, headers=_report_header(report))
-        return PendingAnswer(self._exchange, request, context, lambda: self._share.report_lost(report))
+        return PendingAnswer(self._exchange, Request("POST", f"{self._path}/ask", {"context": context}), context)
 
     async def _ask_in_time(self, context: Any) -> Any:
         """The server's suggestion, if it is there before the deadline; a later one is kept for the next ask."""
@@ -420,10 +408,6 @@ class AsyncStudy:
             return self._tell_fallback(item) if "metrics" in item else self._drop_fallback(item)
         except RaspError as error:
             return TellReply(item["id"], "rejected", error=str(error))
-
-
-def _report_header(report: tuple[int, int]) -> dict[str, str]:
-    return {FALLBACKS_HEADER: f"{report[0]}/{report[1]}"} if report[1] else {}
 
 
 def _tell_reply(answer: Mapping[str, Any]) -> TellReply:

@@ -124,12 +124,11 @@ class Fallbacks:
 
 
 class FallbackShare:
-    """How many asks were answered without the server: counted, logged, and reported to the server."""
+    """How many asks were answered without the server: counted and logged."""
 
     def __init__(self, study: str) -> None:
         self._study = study
         self.asks = self.fallbacks = 0  # in all
-        self._reported = (0, 0)  # fallbacks and asks
         self._newest: deque[bool] = deque(maxlen=WINDOW_ASKS)
         self._warned = False
 
@@ -149,16 +148,6 @@ class FallbackShare:
                 asks,
             )
         self._warned = many or (self._warned and recent > FINE_SHARE * asks)
-
-    def take_report(self) -> tuple[int, int]:
-        """Fallbacks and asks since the latest report, to send along with a request."""
-        report = self.fallbacks - self._reported[0], self.asks - self._reported[1]
-        self._reported = self.fallbacks, self.asks
-        return report
-
-    def report_lost(self, report: tuple[int, int]) -> None:
-        """The request failed: the next one says it again."""
-        self._reported = self._reported[0] - report[0], self._reported[1] - report[1]
 
 
 def _position(context: Any) -> Array:

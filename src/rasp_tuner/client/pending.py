@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 from rasp_tuner.client.errors import ServerUnavailable
@@ -16,12 +15,10 @@ MAX_SPARE_AGE_S = 300.0  # an older suggestion knows too little of what was lear
 
 
 class PendingAnswer:
-    """An answer that is on its way, or has come; `failed` is called if there is none."""
+    """An answer that is on its way, or has come."""
 
-    def __init__(
-        self, exchange: Exchange, request: Request, context: Any, failed: Callable[[], object] = lambda: None
-    ) -> None:
-        self._exchange, self._epoch, self._failed = exchange, exchange.epoch, failed
+    def __init__(self, exchange: Exchange, request: Request, context: Any) -> None:
+        self._exchange, self._epoch = exchange, exchange.epoch
         self.context_key = json.dumps(context, sort_keys=True)
         self._sent_at = time.monotonic()
         self._outcome: HttpAnswer | RaspError | None = None
@@ -36,7 +33,6 @@ class PendingAnswer:
         except ServerUnavailable as error:
             self._outcome = error
             server.record_failure(number, error)
-            self._failed()
         except RaspError as error:  # a refusal is an answer, too
             self._outcome = error
             server.record_answer(number)

@@ -12,8 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.base.checks import show, whole
 from rasp_tuner.base.numerics import Array
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.optimizer.preset import Preset
 from rasp_tuner.policy.evaluate import MOST_SETTINGS, WEIGHTS
+from rasp_tuner.space import MaxChange
+from rasp_tuner.types import Budget
 
 DRAWS = 16  # of what the tuner would ask for, in contexts of a leaf
 LOOKS = 8.0  # runs of a leaf that may explore before the next export, whatever the budget says
@@ -22,19 +27,53 @@ MOST_OTHERS = 0.5  # of the runs of a leaf have settings that are not what is re
 LEAST_DEFAULT = 0.01  # of the runs of a leaf have the default: what is gained against it stays measurable
 
 Stake = Callable[[Array, Array], float]  # of a point [d] in a context [d_c]: see Model.stake
+Asked = Callable[[Array, np.random.Generator], Array]  # a context [d_c] -> what would be asked for there [d]
 
 
 @dataclass(frozen=True)
 class Explore:
     """How a policy explores."""
 
-    asked: Callable[[Array, np.random.Generator], Array] | None  # a context -> what would be asked for; None: nothing
+    asked: Asked | None  # None: nothing but what is recommended
     stake: Stake
     budget: float | None  # share of the default's loss that exploring may cost on average; None: any
     default_share: float  # of the runs that have the default, at least
     left: float  # of the budget up to now, in steps of the default's loss
     outcomes: int | None  # expected before the next export; None: many
     salt: str
+
+
+def explore_of(
+    explore: bool | int,
+    salt: object,
+    preset: Preset,
+    max_change: MaxChange | None,
+    holdout: float | None,
+    budget: Budget | None,
+    stake: Stake,
+    asked: Asked | None,
+) -> Explore:
+    """How a policy explores, as the tuner of these settings would; an InvalidValue where it cannot.
+
+    `explore` is True, or how many outcomes are expected before the next export.
+    """
+    outcomes = None if explore is True else whole("explore", explore, 1, 2**50)
+    if not isinstance(salt, str) or not salt:
+        raise InvalidValue(f"salt must be a text, got {show(salt)}")
+    if (why := why_not(preset, max_change)) is not None:
+        raise InvalidValue(f"explore: {why}; export without it")
+    left = 0.0 if budget is None else max(budget.left, 0.0)
+    share = LEAST_DEFAULT if holdout is None else holdout
+    return Explore(asked, stake, preset.constants.get("budget"), share, left, outcomes, salt)
+
+
+def why_not(preset: Preset, max_change: MaxChange | None) -> str | None:
+    """Why no policy can explore for a tuner of these settings; None: one can."""
+    if preset.name == "paper":
+        return 'preset "paper" forecasts nothing, so that no stake is known'
+    if preset.constants.get("find"):
+        return 'goal "find" tries settings whatever they cost, which is not for those who use them'
+    return None if max_change is None else "max_change holds from one run to the next, which no key knows"
 
 
 @dataclass(frozen=True)

@@ -267,13 +267,6 @@ class Service:
 
     # asks and answers
 
-    def add_fallbacks(self, name: str, report: bytes) -> None:
-        """Count asks that a client answered without this server, as it reports."""
-        cache = self.writer.cache
-        study = cache.live.get(name) or cache.away.get(name)
-        if study is not None:
-            study.fallbacks.add(report, time.time())
-
     def ask(self, name: str, contexts: list[Any]) -> Awaitable[list[dict[str, Any]]]:
         """One suggestion for each context; a wrong context raises before the first is made."""
 

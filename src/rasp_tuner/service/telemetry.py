@@ -80,8 +80,6 @@ def study_numbers(live: LiveStudy, now: float) -> dict[str, Any]:
     view = live.view(now)
     return {
         **view,
-        "client_asks": view["fallbacks"]["asks"],
-        "client_fallbacks": view["fallbacks"]["without_server"],
         "alerts": len(view["alerts"]),
         "held": view["coverage"]["held"],
         "regret": -live.history.gain,
@@ -138,8 +136,6 @@ class _StudyCollector:
             "pending": "Suggestions not answered yet.",
             "expired": "Suggestions not answered within their lease.",
             "frozen": "1 while the study does not explore.",
-            "client_asks": "Asks of the last hour, as clients report them.",
-            "client_fallbacks": "Of these, how many were answered without the server.",
             "failure_share": "Share of the latest runs that failed.",
             "alerts": "Things that are wrong with the study; its page says which.",
             "regret": "Sum of error less the error expected of the default; below 0 the tuner is ahead.",

@@ -185,7 +185,8 @@ def knob_from_json(field: str, data: object) -> Knob:
     try:
         return KINDS["auto" if kind == OPTIONAL else kind](**settings)
     except TypeError as reason:
-        raise InvalidSpace(f"{field} of type {kind!r} takes other fields: {reason}") from reason
+        said = str(reason).partition("() ")[2]  # without the name of the method
+        raise InvalidSpace(f"{field} of type {kind!r} takes other fields: {said}") from reason
 
 
 def _positions(axis: Axis) -> Array | None:

@@ -11,7 +11,7 @@ import { h, say, write } from "./dom.js";
 import { Gains } from "./gains.js";
 import { Glance } from "./glance.js";
 import { Recommended } from "./recommended.js";
-import { ago, percent, whole } from "./numbers.js";
+import { ago, whole } from "./numbers.js";
 import { Part } from "./parts.js";
 import { Range } from "./range.js";
 import { heard, linkIs, onLink, showProblem, withKey } from "./shell.js";
@@ -78,7 +78,6 @@ class StudyPage {
     this.glance = new Glance(view, this.gains.words);
     this.budget = new Budget();
     this.scales = h("p", { class: "note", id: "scales" });
-    this.fallbacks = h("p", { class: "note", id: "fallbacks" });
     this.recommended = new Recommended();
     this.charts = new Charts(view);
     this.range = new Range((refetch) => (refetch ? this.parts.history.soon() : this.redraw()));
@@ -160,7 +159,6 @@ class StudyPage {
       this.gains.element,
       h("dl", { class: "stats" }, tiles),
       this.budget.element,
-      this.fallbacks,
       this.scales,
     );
   }
@@ -249,7 +247,6 @@ class StudyPage {
     this.glance.show(this.view);
     this.budget.show(this.view);
     write(this.scales, scales(this.view));
-    write(this.fallbacks, fallbacks(this.view));
     write(this.place, this.view.server ? `on ${this.view.server}` : "");
     this.showWhen();
   }
@@ -286,11 +283,4 @@ class StudyPage {
       },
     });
   }
-}
-
-/** How many asks of clients were answered without the server, if they told. */
-function fallbacks({ fallbacks: told }) {
-  if (!told?.asks) return "";
-  const share = told.without_server / told.asks;
-  return `Clients answered ${whole(told.without_server)} of ${whole(told.asks)} asks without the server (${percent(share)}).`;
 }

@@ -27,13 +27,12 @@ from rasp_tuner.service.service_errors import NotFound, Unavailable
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StoredStudy
 from rasp_tuner.service.study.definition import NAME_PATTERN
-from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 from rasp_tuner.service.study.study_summary import place
 
 T = TypeVar("T")
 
 FORWARDED = b"rasp-forwarded"  # the header that marks a request which was sent on
-PASSED_ON = (b"authorization", b"x-api-key", b"content-type", b"accept", b"traceparent", FALLBACKS_HEADER)
+PASSED_ON = (b"authorization", b"x-api-key", b"content-type", b"accept", b"traceparent")
 KEPT = (b"retry-after", b"allow", b"www-authenticate", b"content-disposition")  # of answers; others are ours as well
 NOT_OWNER = "not_owner"  # the code of a server that was taken for the owner
 STUDIES_PATH = "/v1/studies"

@@ -22,7 +22,6 @@ from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import LARGE_BODY_BYTES, BodyRoom, HeldBody, TokenBuckets
 from rasp_tuner.service.service import Service, caller_name
 from rasp_tuner.service.service_errors import Moved, ServiceError
-from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 
 Forward = Callable[[Route, Request], Awaitable[Response | None]]  # see forward.py
 
@@ -137,8 +136,6 @@ class Gateway:
                 except Moved:  # it was not done: its new owner does it
                     if has_moved:
                         raise
-            if FALLBACKS_HEADER in request.headers and route.needs == "write":  # who may only read raises no alerts
-                self._service.add_fallbacks(request.study, request.headers[FALLBACKS_HEADER])
             response = answer if isinstance(answer, Response) else Response(dumps(answer))
         except RaspError as error:
             return self.refuse(service_errors.as_service_error(error), request)

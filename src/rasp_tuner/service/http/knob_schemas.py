@@ -1,14 +1,15 @@
-"""Knobs as strict pydantic models, one for each kind."""
+"""A knob in a request. Which fields go with which type is checked where the space is built, and nowhere else."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, FiniteFloat, StringConstraints
 
-from rasp_tuner.answer_models import Number, Word
+from rasp_tuner.answer_models import Word
 from rasp_tuner.service.http.context_schemas import StrictModel
 
 KnobValue = Annotated[str, StringConstraints(max_length=4_096)] | bool | int | FiniteFloat | None
 KnobValues = Annotated[list[KnobValue], Field(fail_fast=True)]
+Bound = int | FiniteFloat
 MAX_CONDITIONS = 64  # as many as a study may have knobs
 
 
@@ -19,66 +20,19 @@ def _few(value: Any) -> Any:
     return value
 
 
-class KnobModel(StrictModel):
+class KnobSpec(StrictModel):
+    type: Literal["float", "int", "power_of_two", "categorical", "bool", "auto", "optional"]
+    low: Bound | None = Field(default=None, description="Of a float, an int or a power of two; so is high.")
+    high: Bound | None = None
+    log: bool | None = Field(default=None, description="Of a float or an int; usually false.")
+    step: Bound | None = Field(default=None, description="Of a float or an int.")
+    digits: int | None = Field(default=None, description="Of a float: of its range, or, log, of its value; usually 3.")
+    choices: KnobValues | None = Field(default=None, description="Of a categorical, two or more.")
+    ordered: bool | None = Field(default=None, description="Whether neighbouring choices are expected to act alike.")
+    knob: "KnobSpec | None" = Field(default=None, description="The number of an auto or an optional.")
+    word: KnobValue = Field(default=None, description="Of an auto: with which the system chooses for itself.")
     when: Annotated[dict[Word, KnobValue | KnobValues] | None, BeforeValidator(_few)] = Field(
         default=None,
         description="The knob exists only while others have such values.",
         examples=[{"codec": ["zstd"]}],
     )
-
-
-class FloatKnob(KnobModel):
-    type: Literal["float"]
-    low: Number
-    high: Number
-    log: bool = False
-    step: Number | None = None
-    digits: int | None = Field(default=None, description="Of the range, or of the value on a log scale; usually 3.")
-
-
-class IntKnob(KnobModel):
-    type: Literal["int"]
-    low: int
-    high: int
-    log: bool = False
-    step: int = 1
-
-
-class PowerOfTwoKnob(KnobModel):
-    type: Literal["power_of_two"]
-    low: int
-    high: int
-
-
-class CategoricalKnob(KnobModel):
-    type: Literal["categorical"]
-    choices: KnobValues = Field(min_length=2)
-    ordered: bool = Field(default=False, description="Whether neighbours in the list are expected to act alike.")
-
-
-class BoolKnob(KnobModel):
-    type: Literal["bool"]
-
-
-NumberKnob = Annotated[FloatKnob | IntKnob | PowerOfTwoKnob, Field(discriminator="type")]
-
-
-class AutoKnob(KnobModel):
-    """A number, or a word with which the system chooses for itself."""
-
-    type: Literal["auto"]
-    knob: NumberKnob
-    word: KnobValue = "auto"
-
-
-class OptionalKnob(KnobModel):
-    """A number or null."""
-
-    type: Literal["optional"]
-    knob: NumberKnob
-
-
-KnobSpec = Annotated[
-    FloatKnob | IntKnob | PowerOfTwoKnob | CategoricalKnob | BoolKnob | AutoKnob | OptionalKnob,
-    Field(discriminator="type"),
-]

@@ -19,7 +19,7 @@ from rasp_tuner.answer_models import (
 )
 from rasp_tuner.service.http.context_schemas import ContextSpec, ContextWord, StrictModel, dimensions
 from rasp_tuner.service.http.http_errors import HttpError
-from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
+from rasp_tuner.service.http.knob_schemas import KnobSpec, KnobValue
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service_errors import InvalidRequest
 from rasp_tuner.service.study.approvals import REFUSED_S
@@ -129,7 +129,6 @@ class NewStudy(StrictModel):
     screen: bool = Field(default=False, description="Ignore the context until it improves predictions.")
     lease_s: Number = 3600.0
     max_pending: int = 1000
-    ttl_s: Number | None = Field(default=None, description="Records older than this are erased; null: none.")
 
 
 class Ask(StrictModel):
@@ -361,13 +360,6 @@ class Times(LazyModel):
     last: list[float]
 
 
-class FallbackReport(LazyModel):
-    """What clients of this study report, of the last hour."""
-
-    without_server: int = Field(description="Asks that a client answered itself: the answer was late, or none came.")
-    asks: int
-
-
 class StudyUser(LazyModel):
     name: str = Field(description="Label or id of a key; local without keys.")
     at: float = Field(description="When it last asked or told.")
@@ -402,7 +394,6 @@ class StudyView(NewStudy):
     failure_share: float = Field(description="Of the latest 200 steps or so.")
     coverage: Coverage
     alerts: list[str] = Field(description="What is wrong, in words; empty where all is well.")
-    fallbacks: FallbackReport
     health: str = Field(description='"good", or all that is wrong with it, in words.')
     server: str | None = Field(default=None, description="Which of several servers has it; null with one server.")
 
@@ -518,7 +509,7 @@ def parse_study(value: Any, limits: Limits) -> NewStudy:
     if context > limits.context:
         raise InvalidRequest(f"context may have at most {limits.context} entries, got {context}", "context")
     for name, knob in wanted.space.items():
-        if isinstance(knob, CategoricalKnob) and len(knob.choices) > limits.choices:
+        if len(knob.choices or ()) > limits.choices:
             raise InvalidRequest(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")
     return wanted
 

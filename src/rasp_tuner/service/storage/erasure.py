@@ -5,6 +5,7 @@ live_study.py: it is asked in every remaining context, and where its answer diff
 count. So the new tuner equals, bit for bit, a tuner that was run on the remaining log.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,8 +62,8 @@ class RecordFilter:
     seqs: set[int] = field(default_factory=set)  # of observations and sums to be erased
     _matching: set[int] = field(default_factory=set)
 
-    def scan(self, events: Sequence[Event], known_time: tuple[int, float] | None = None) -> None:
-        for event, at in zip(events, latest_times(events, known_time), strict=True):
+    def scan(self, events: Sequence[Event], now: float) -> None:
+        for event, at in zip(events, latest_times(events, now), strict=True):
             if event.kind in ("observe", "sums"):
                 if self.query.in_time_range(at) and self.query.matches(event):
                     self.seqs.add(event.seq)
@@ -80,20 +81,15 @@ class RecordFilter:
         return len(self.asks) + len(self.seqs)
 
 
-class ReplayCancelled(Exception):
-    """The server is stopping: nothing is erased."""
-
-
 class Replay:
     """A study rebuilt from the remaining log of another, up to date with events that arrive meanwhile."""
 
     def __init__(self, store: Store, old: LiveStudy, query: ErasureQuery) -> None:
         self._store, self._filter = store, RecordFilter(query)
-        self._study, self._replayed_seq, self._known_time = old.id, old.seq, old.known_time
+        self._study, self._replayed_seq = old.id, old.seq
         self._next_ask, self._erased_before = old.next_ask, old.counts.erased
         self._live = LiveStudy(0, old.definition, old.created)
         self._events: list[Event] = []
-        self.cancelled = False  # set it from any thread to stop the replay
 
     @property
     def name(self) -> str:
@@ -107,7 +103,7 @@ class Replay:
     def run(self) -> int:
         """Filter and replay the log on disk, in any thread; returns how many records are erased."""
         whole = list(self._store.events_after(self._study, 0, self._replayed_seq))
-        self._filter.scan(whole, self._known_time)
+        self._filter.scan(whole, time.time())
         if self.erased:
             kept = [event for event in whole if self._filter.keeps(event)]
             at = kept[0].at if kept else self._live.created
@@ -143,8 +139,6 @@ class Replay:
 
     def _extend(self, events: Iterable[Event]) -> None:
         for event in events:
-            if self.cancelled:
-                raise ReplayCancelled
             if self._filter.keeps(event):
                 self._append(event)
             self._replayed_seq = event.seq

@@ -45,7 +45,7 @@ class SnapshotTask:
 
         Called after a commit. Those that were only read are not saved: a start that reads all of them writes nothing.
         """
-        for live in self._cache.spare(now):
+        for live in self._cache.spare():
             changed = live.seq > max(live.saved.seq, live.saved.loaded_seq)
             if changed and live.saved.replay_cpu_s > CHEAP_REPLAY_CPU_S:
                 self._start(live)

@@ -86,9 +86,7 @@ class StudyCache:
         live.saved.loaded_seq = live.seq
         self._stale.pop(row.name, None)
         self._unreadable.pop(row.name, None)
-        summary = self._drop_summary(row.name)
-        if summary is not None and summary.id == live.id:
-            summary.return_to(live)
+        self._drop_summary(row.name)
         self.put(self.rows.get(row.name, row), live)
         self.loads += 1
         if row.name in self._awaited:
@@ -111,15 +109,12 @@ class StudyCache:
         names = [name for name in list(self.rows) if name not in self.away and self.must_be_loaded(name)]
         return [self.rows[name] for name in names]
 
-    def spare(self, now: float) -> list[LiveStudy]:
-        """The longest unused studies, as many as there are too many in memory.
-
-        One with a problem stays, since loading it may take long, and so does one whose records are to be erased.
-        """
+    def spare(self) -> list[LiveStudy]:
+        """The longest unused studies, as many as there are too many in memory; one with a problem may load slowly."""
         excess, found = len(self.live) - self._most, list[LiveStudy]()
         for name in self._used if excess > 0 else ():
             live, until = self.live[name], self._awaited.get(name, 0.0)
-            if not live.problems and until < time.monotonic() and not live.has_expired_records(now):
+            if not live.problems and until < time.monotonic():
                 found.append(live)
                 if len(found) == excess:
                     break
@@ -133,12 +128,11 @@ class StudyCache:
             insort(self.orders[sort], (place, name))
         self._leave_memory(name)
 
-    def _drop_summary(self, name: str) -> StudySummary | None:
+    def _drop_summary(self, name: str) -> None:
         summary = self.away.pop(name, None)
         for sort, place in summary.places.items() if summary is not None else ():
             order = self.orders[sort]
             del order[bisect_left(order, (place, name))]
-        return summary
 
     def _leave_memory(self, name: str) -> LiveStudy | None:
         self._used.pop(name, None)

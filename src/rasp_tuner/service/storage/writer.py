@@ -25,7 +25,6 @@ from rasp_tuner.service.service_errors import Moved, ServerFailed, Unavailable
 from rasp_tuner.service.storage.fair_queue import FairQueue
 from rasp_tuner.service.storage.file_watch import FilesGone
 from rasp_tuner.service.storage.leases import Leases
-from rasp_tuner.service.storage.retention import RetentionTask
 from rasp_tuner.service.storage.snapshot_task import SnapshotTask
 from rasp_tuner.service.storage.store import Store, is_outage, outage_in_words
 from rasp_tuner.service.storage.study_cache import StudyCache
@@ -86,7 +85,6 @@ class Writer(threading.Thread):
         self.stopped_whole = True  # every study has a snapshot of its last state
         self.purging = True  # rows of deleted studies may be left in tables or files
         self._purge_at = 0.0
-        self._retention = RetentionTask(store, self._put_own)
         self._stopping = False
         self._probe_at = 0.0  # monotonic, not before
         self._check_files_at = 0.0  # monotonic
@@ -96,13 +94,9 @@ class Writer(threading.Thread):
     def put(self, job: WriterJob) -> None:
         self._inbox.put(job)
 
-    def _put_own(self, run: Callable[[UnitOfWork], None], study: str) -> None:
-        self.put(WriterJob(run, writes=True, study=study))
-
     def stop(self) -> None:
         """Finish the waiting jobs, write snapshots, and end."""
         self._inbox.put(None)
-        self._retention.stop()
         self.join()
         self._loader.stop()
         self.snapshots.stop()
@@ -151,7 +145,6 @@ class Writer(threading.Thread):
             self._round()
             if self.purging and time.monotonic() >= self._purge_at + PURGE_UNDER_LOAD_S:
                 self._purge()
-            self._retention.start_if_due(self.cache)
         self._end()
 
     def _end(self) -> None:
@@ -368,13 +361,11 @@ class Writer(threading.Thread):
             log.debug("the write-ahead log could not be emptied: %s", error)
 
     def _idle(self) -> None:
-        """Idle work: test a failed disk, purge deleted studies, erase expired records."""
+        """Idle work: test a failed disk, purge deleted studies."""
         if self.failing:
             self.probe()
         elif self.purging and time.monotonic() >= self._purge_at:
             self._purge()
-        else:
-            self._retention.start_if_due(self.cache)
 
     def _purge(self) -> None:
         """Delete some rows of deleted studies; once none are left, clean the files."""

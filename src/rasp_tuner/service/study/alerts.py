@@ -8,7 +8,6 @@ from rasp_tuner.gain.versus_default import Gain
 FAILURE_SHARE, LEAST_FAILURES = 0.1, 3  # of the latest runs; in all
 EXPIRED_SHARE, LEAST_EXPIRED = 0.25, 20  # of asks
 COVERAGE, LEAST_FORECASTS = 0.8, 50  # of outcomes within intervals that should hold 0.9
-FALLBACK_SHARE, LEAST_FALLBACKS = 0.1, 10  # of the asks of clients
 
 
 def alerts(view: Mapping[str, Any]) -> list[str]:
@@ -17,7 +16,6 @@ def alerts(view: Mapping[str, Any]) -> list[str]:
         _health(view),
         _failures(view),
         *_losses(view),
-        _fallbacks(view),
         _coverage(view),
         _budget(view),
         _expired(view),
@@ -53,16 +51,6 @@ def _losses(view: Mapping[str, Any]) -> list[str]:
     when = "lately" if versus["lately"] else "as measured"
     lost = {name: gain for name, gain in found.items() if gain.outcome == "worse"}
     return [f"{name} is worse than with the default {when}: {gain}." for name, gain in lost.items()]
-
-
-def _fallbacks(view: Mapping[str, Any]) -> str:
-    told = view.get("fallbacks")  # by clients
-    if not told or told["without_server"] < LEAST_FALLBACKS:
-        return ""
-    share = told["without_server"] / max(told["asks"], 1)
-    return (
-        f"{_percent(share)} of the clients' asks were answered without this server." if share >= FALLBACK_SHARE else ""
-    )
 
 
 def _coverage(view: Mapping[str, Any]) -> str:

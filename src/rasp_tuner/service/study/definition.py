@@ -35,7 +35,6 @@ class StudyDefinition:
     screen: bool = False
     lease_s: float = 3600.0
     max_pending: int = 1000
-    ttl_s: float | None = None  # records older than this are erased
     budget: float | None = None  # of the library, 0.02, where a new study has a default of its own
     constraints: list[str] = field(default_factory=list)
     holdout: float | None = None  # share of steps that run the default, by draw
@@ -67,7 +66,6 @@ class StudyDefinition:
             screen=data.get("screen", False),
             lease_s=_lease(data.get("lease_s", 3600.0)),
             max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MAX_PENDING_LIMIT, InvalidSpace),
-            ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
             budget=None if budget is None else number("budget", budget, InvalidSpace),
             constraints=space.constraints,
             holdout=checked_holdout(data.get("holdout"), True),
@@ -127,17 +125,6 @@ def _metric(given: Any) -> Metric:
 def _usual_budget(preset: str) -> float | None:
     """None for a preset that knows no budgets."""
     return BUDGET if "budget" in named(preset, {}).constants else None
-
-
-def _ttl(value: object, lease: float) -> float | None:
-    if value is None:
-        return None
-    seconds = number("ttl_s", value, InvalidSpace)
-    if seconds < lease:
-        raise InvalidSpace(
-            f"ttl_s must be at least lease_s, the time allowed for an answer, got {seconds!r} < {lease!r}"
-        )
-    return seconds
 
 
 def _approve(value: object, preset: str) -> float | None:

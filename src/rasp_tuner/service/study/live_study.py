@@ -18,9 +18,8 @@ from rasp_tuner.service.service_errors import Conflict
 from rasp_tuner.service.study.alerts import alerts, health
 from rasp_tuner.service.study.approvals import Approvals
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.event_time import has_expired_records, next_time
+from rasp_tuner.service.study.event_time import next_time
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
-from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.flag_leases import FlagLeases
 from rasp_tuner.service.study.history import Step, StudyHistory
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
@@ -72,11 +71,9 @@ class LiveStudy:
         self._space = Space.from_json(definition.space)
         self.seq = 0
         self.last_at: float | None = None
-        self.first_at: float | None = None  # of the oldest record, at the latest
-        self.known_time: tuple[int, float] | None = None  # events up to a number happened before this; not stored
         self.next_ask = 0  # number of the next ask
         self.erased_below = 0  # ask numbers below it may be missing because of an erasure
-        self.counts, self.fallbacks, self.flags = Counts(), FallbackCounts(), FlagLeases()
+        self.counts, self.flags = Counts(), FlagLeases()
         wait_s = definition.approve_s
         self.approvals = None if wait_s is None else Approvals(wait_s, self._space, self._same_situation)
         self.switched: dict[str, Any] | None = None  # by whom and when it was last frozen or unfrozen
@@ -251,7 +248,7 @@ class LiveStudy:
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
         self.tuner.observe(context, params, metrics, stopped=event.body.get("stopped") is True)
-        self._advance(event, record=True)
+        self._advance(event)
         self.counts.observations += 1
         if event.key is not None:
             put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
@@ -260,7 +257,7 @@ class LiveStudy:
     def _apply_sums(self, event: Event) -> None:
         sums = event.body["sums"]
         runs = self.tuner.tell_sums(sums)
-        self._advance(event, record=True)
+        self._advance(event)
         self.counts.observations += runs
         if event.key is not None:
             put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
@@ -325,9 +322,6 @@ class LiveStudy:
     def expires_at(self, record: SuggestionRecord) -> float:
         return record.asked_at + self.definition.lease_s
 
-    def has_expired_records(self, now: float) -> bool:
-        return has_expired_records(self, self.definition.ttl_s, now)
-
     def answer_was_late(self, event: Event) -> bool:
         """Whether an answer that was just applied came after its lease."""
         return event.ask is not None and self._answers[event.ask].late
@@ -376,7 +370,6 @@ class LiveStudy:
             "budget_report": None if budget is None else asdict(budget),
             "versus_default": None if versus is None else versus.to_json(),
             "looks": None if looks is None else {**asdict(looks), "ended": looks.ended, "words": str(looks)},
-            "fallbacks": self.fallbacks.view(now),
             **self.history.summary(),
         }
         return {**view, "alerts": alerts(view)}
@@ -484,16 +477,13 @@ class LiveStudy:
         """The lowest number that the next ask from before an erasure may have."""
         return next(reversed(self.recent), -1) + 1
 
-    def _advance(self, event: Event, record: bool = False) -> None:
+    def _advance(self, event: Event) -> None:
         if self.last_at is not None and event.at < self.last_at:
             self._clock_went_back(event.at)
         self.seq, self.last_at = event.seq, event.at
-        if record and self.first_at is None:
-            self.first_at = event.at
 
     def _clock_went_back(self, now: float) -> None:
         """What happened before now was not later than now, whatever the clock said."""
-        self.first_at = None if self.first_at is None else min(self.first_at, now)
         asked = {number: replace(one, asked_at=min(one.asked_at, now)) for number, one in self.pending.items()}
         self.pending = asked
         self.recent |= {number: asked[number] for number in self.recent.keys() & asked.keys()}
@@ -509,7 +499,7 @@ class LiveStudy:
         self.counts.dropped += put_bounded(self.pending, event.ask, record, self.definition.max_pending)
         put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
         self.flags.add(record)
-        self._advance(event, record=True)
+        self._advance(event)
 
     def _ask_answered_by(self, event: Event) -> SuggestionRecord:
         """The ask that an answer belongs to, with what ran; if it was dropped, the answer's event contains it."""

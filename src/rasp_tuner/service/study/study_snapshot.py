@@ -33,7 +33,6 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
         "definition": live.definition.to_wire(),
         "seq": live.seq,
         "last_at": live.last_at,
-        "first_at": live.first_at,
         "handed": live.next_ask,
         "floor": live.erased_below,
         "counts": asdict(live.counts),
@@ -70,7 +69,7 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
         raise ValueError("the snapshot belongs to another definition")
     live = LiveStudy(id, definition, created, Tuner.from_bytes(tuner))
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])
-    live.first_at, live.erased_below = header["first_at"], header["floor"]
+    live.erased_below = header["floor"]
     live.switched, live.flags.valid_from = header["switched"], header["leases_from"]
     if live.approvals is not None:
         live.approvals.restore(header["approvals"])

@@ -1,4 +1,4 @@
-"""StudySummary: what stays in memory of a study that was put away: its view, its place in lists, when records expire.
+"""StudySummary: what stays in memory of a study that was put away: its view, and its place in lists.
 
 A few kilobytes, where a study takes a megabyte. What depends on the time is computed when it is looked at.
 """
@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.study.alerts import alerts, health
-from rasp_tuner.service.study.event_time import has_expired_records
 from rasp_tuner.service.study.live_study import LiveStudy
 
 Sort = Literal["recent", "name", "alerts", "gain", "learned"]
@@ -27,23 +26,14 @@ class StudySummary:
         "_lease_ends",
         "_problems",
         "_view",
-        "fallbacks",
-        "first_at",
-        "id",
-        "known_time",
-        "last_at",
         "places",
-        "seq",
-        "ttl_s",
     )
 
     def __init__(self, live: LiveStudy, now: float) -> None:
         view = live.view(now)
-        self.id, self.seq = live.id, live.seq
-        self.last_at, self.first_at, self.known_time = live.last_at, live.first_at, live.known_time
-        self.fallbacks, self._problems = live.fallbacks, live.problems  # neither is in the log
+        self._problems = live.problems  # not in the log
         self.places = places(view)
-        self.ttl_s, self._view = live.definition.ttl_s, dumps(view)
+        self._view = dumps(view)
         self._diverged, self._dropped = live.counts.diverged, live.counts.dropped
         self._lease_ends = array("d", [live.expires_at(record) for record in live.pending.values()])
 
@@ -53,16 +43,8 @@ class StudySummary:
         overdue = next((i for i, end in enumerate(self._lease_ends) if end >= now), len(self._lease_ends))
         view["expired"], view["pending"] = self._dropped + overdue, len(self._lease_ends) - overdue
         view["health"] = health(self._problems, self._diverged)
-        view["fallbacks"] = self.fallbacks.view(now)
         view["alerts"] = alerts(view)
         return view
-
-    def has_expired_records(self, now: float) -> bool:
-        return has_expired_records(self, self.ttl_s, now)
-
-    def return_to(self, live: LiveStudy) -> None:
-        """Give the study, loaded again, what neither snapshot nor log holds."""
-        live.known_time, live.fallbacks = self.known_time, self.fallbacks
 
 
 def places(view: Mapping[str, Any]) -> dict[Sort, float]:

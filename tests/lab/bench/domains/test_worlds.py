@@ -10,6 +10,7 @@ from rasp_lab.bench.domains.worlds import CHEAP, KINDS, is_world, world_seeds
 from rasp_tuner import Categorical, Float, InvalidValue
 
 RELATIVE = ("W_Near", "W_Scales")
+NOISY = ("W_Discrete-0.02", "W_Discrete-0.3", "W_Discrete-1")
 POSITIVE = ("W_Categorical", "W_Mixed", "W_Near", "W_Scales", "W_Choices")
 
 
@@ -63,10 +64,11 @@ def test_regret_is_never_negative_and_the_default_is_legal(name, seed):
         assert domain.context_fn(omega).shape == (domain.context_dim,)
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in RELATIVE])
+# Of worlds that differ in their noise alone, one: the true loss has none.
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in RELATIVE and name not in NOISY])
 def test_the_loss_is_one_at_the_median_and_zero_at_the_best_of_random_settings(name):
     bests = []
-    for seed in range(6):
+    for seed in range(3):
         domain = create(name, seed)
         omega = domain.build_sequence(4, seed)[0]
         losses = [domain.true_loss(theta, omega) for theta in random_thetas(domain, 3000)]
