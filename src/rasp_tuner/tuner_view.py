@@ -412,6 +412,14 @@ class TunerView:
         explored = None if explore is False else self._explore(explore, salt)
         return export.policy_of(export.Source(*parts, explored), situations, most)
 
+    def why_no_policy(self) -> str | None:
+        """Why no policy can explore for this tuner; None: one can."""
+        if self._preset.name == "paper":
+            return 'preset "paper" forecasts nothing, so that no stake is known'
+        if self.searches:
+            return 'goal "find" tries settings whatever they cost, which is not for those who use them'
+        return None if self._max_change is None else "max_change holds from one run to the next, which no key knows"
+
     def _explore(self, explore: bool | int, salt: str | None) -> "Explore":
         """How a policy explores: as this tuner would."""
         from rasp_tuner.policy.explore import LEAST_DEFAULT, Explore
@@ -419,13 +427,8 @@ class TunerView:
         outcomes = None if explore is True else whole("explore", explore, 1, 2**50)
         if salt is not None and (not isinstance(salt, str) or not salt):
             raise InvalidValue(f"salt must be a text, got {show(salt)}")
-        for refused, why in (
-            (self._preset.name == "paper", 'preset "paper" forecasts nothing, so that no stake is known'),
-            (self.searches, 'goal "find" tries settings whatever they cost, which is not for those who use them'),
-            (self._max_change is not None, "max_change holds from one run to the next, which no key knows"),
-        ):
-            if refused:
-                raise InvalidValue(f"explore: {why}; export without it")
+        if (why := self.why_no_policy()) is not None:
+            raise InvalidValue(f"explore: {why}; export without it")
         first, budget = not self._ledger.issued and not self._lineage.held, self.budget()
 
         def asked(seen: Array, rng: np.random.Generator) -> Array:
