@@ -1,11 +1,13 @@
 """Routes of decisions at the edge: a policy that explores, and sums of what came of it (docs/EDGE.md)."""
 
+import asyncio
 import functools
 import json
 from typing import Any
 
 from rasp_tuner.policy.flagd import flagd_flags
-from rasp_tuner.service.http.edge_schemas import FlagdFile, PolicyFile, TellSums, ToldSums
+from rasp_tuner.policy.off_policy import EdgeGain, edge_gain
+from rasp_tuner.service.http.edge_schemas import EdgeGained, FlagdFile, PolicyFile, TellSums, ToldSums
 from rasp_tuner.service.http.latest_policy import DEFAULT_LEAVES, MANY, MadePolicy, policies_of
 from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.http.route import STUDY_PATH as STUDY
@@ -14,6 +16,10 @@ from rasp_tuner.service.http.schemas import parse_batch
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
+from rasp_tuner.service.study.definition import StudyDefinition
+from rasp_tuner.service.study.live_study import LiveStudy
+
+EVENTS_FOR_GAIN = 20_000  # the latest
 
 
 async def tell_sums(service: Service, request: Request, told: TellSums) -> Any:
@@ -41,6 +47,23 @@ async def flagd(service: Service, request: Request, _: None) -> Response:
     return etag_response(request, etag, lambda: dumps(flagd_flags(json.loads(made.body), request.study)))
 
 
+async def gained(service: Service, request: Request, _: None) -> Any:
+    """What the latest runs at edges gained over the default, by the probabilities with which it was drawn."""
+
+    def read(live: LiveStudy, _: UnitOfWork) -> tuple[int, int, StudyDefinition]:
+        return live.id, live.seq, live.definition
+
+    study, seq, definition = await service.read(request.study, read)
+    signs = {name: -1.0 if one.get("direction") == "max" else 1.0 for name, one in definition.metrics.items()}
+
+    def estimate() -> EdgeGain | None:
+        told = service.store.latest_sums(study, max(seq - EVENTS_FOR_GAIN, 0))
+        return edge_gain([one for event in told for one in event.body["sums"]], definition.default, signs)
+
+    found = await asyncio.to_thread(estimate)
+    return {"edge": None if found is None else found.to_json()}
+
+
 async def _latest(service: Service, request: Request) -> MadePolicy:
     outcomes = int_from_query(request.query, "outcomes", MANY, 1, MANY)
     leaves = int_from_query(request.query, "leaves", DEFAULT_LEAVES, 1, 64)
@@ -48,6 +71,9 @@ async def _latest(service: Service, request: Request) -> MadePolicy:
 
 
 ROUTES = [
+    Route(
+        "GET", f"{STUDY}/edge", "read", gained, "What runs at edges gained over the default, measured", gives=EdgeGained
+    ),
     Route(
         "POST",
         f"{STUDY}/tells",
