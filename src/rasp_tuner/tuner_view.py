@@ -429,6 +429,12 @@ class TunerView:
         proposal = None if first else self._optimizer.propose(seen, self._current, rng)
         return self._default if proposal is None else self._space.nearest(proposal.point)[1]
 
+    def why_no_policy(self) -> str | None:
+        """Why no policy can explore for this tuner; None: one can."""
+        from rasp_tuner.policy import explore as exploring
+
+        return exploring.why_not(self._preset, self._max_change)
+
     def explain(self, id: str, *, visits: bool = True) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words.
 

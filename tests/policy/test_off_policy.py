@@ -7,7 +7,7 @@ import pytest
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.policy.evaluate import pick_of
-from rasp_tuner.policy.off_policy import settings_compared, value_of
+from rasp_tuner.policy.off_policy import EdgeGain, edge_gain, settings_compared, value_of
 from rasp_tuner.policy.sums import OutcomeSums
 
 POOLS = (4, 16, 40)
@@ -120,3 +120,46 @@ def test_one_run_has_no_interval_and_wrong_questions_are_refused():
         value_of(taken, "p50", OTHER)
     with pytest.raises(InvalidValue, match="confidence"):
         value_of(taken, "p99", OTHER, confidence=95)
+
+
+def true_gain(policies):
+    """Of what ran over the default, as a share of the default's level."""
+    default = a_policy("default", (0, 10_000, 0), (0, 10_000, 0))
+    return 1.0 - float(np.mean([true_value(one) for one in policies])) / true_value(default)
+
+
+def test_the_gain_of_edges_over_the_default_is_unbiased_and_its_interval_holds():
+    rng, found = np.random.default_rng(3), []
+    for _ in range(120):
+        taken, _ = outcomes(RAN, 1000, rng)
+        found.append(edge_gain(taken, {"pool": 16}, {"p99": 1.0}))
+    gains, truth = [one.gain for one in found], true_gain(RAN)
+    assert abs(truth) > 0.01
+    assert np.mean([gain.value for gain in gains]) == pytest.approx(truth, abs=0.003)
+    assert 0.88 <= np.mean([gain.low <= truth <= gain.high for gain in gains]) <= 0.995
+    assert {gain.kind for gain in gains} == {"share"}
+    assert all(one.runs == 2000 and 600 < one.default_runs < 1400 for one in found)
+
+
+def test_a_gain_has_no_interval_while_the_default_ran_seldom_or_not_everywhere():
+    def run(pool, probability, count, mean, leaf=0):
+        metrics = {"p99": {"sum": count * mean, "squares": count * (mean**2 + 1.0)}}
+        return {
+            "policy": "v1", "leaf": leaf, "setting": pool, "params": {"pool": pool}, "probability": probability,
+            "contexts": [], "count": count, "metrics": metrics,
+        }  # fmt: skip
+
+    often = edge_gain([run(16, 0.1, 100, 10.0), run(4, 0.9, 900, 8.0)], {"pool": 16}, {"p99": 1.0})
+    assert often.gain.value == pytest.approx(0.18)
+    assert often.gain.low < 0.18 < often.gain.high
+    assert str(often).endswith("in 1,000 runs at edges, measured against 100 of the default")
+    assert EdgeGain(**{name: getattr(often, name) for name in ("runs", "default_runs", "metrics")}) == often
+    seldom = edge_gain([run(16, 0.1, 10, 10.0), run(4, 0.9, 90, 8.0)], {"pool": 16}, {"p99": 1.0})
+    assert (seldom.gain.low, str(seldom).endswith("too few for an interval")) == (None, True)
+    elsewhere = edge_gain([run(16, 1.0, 100, 10.0), run(4, 1.0, 900, 8.0, 1)], {"pool": 16}, {"p99": 1.0})
+    assert elsewhere.gain.low is None
+    assert edge_gain([run(4, 0.9, 90, 8.0)], {"pool": 16}, {"p99": 1.0}) is None
+    more = edge_gain([run(16, 0.1, 100, 10.0), run(4, 0.9, 900, 8.0)], {"pool": 16}, {"p99": -1.0})
+    assert (more.gain.outcome, more.gain.maximised) == ("worse", True)
+    signed = edge_gain([run(16, 0.1, 100, -10.0), run(4, 0.9, 900, -12.0)], {"pool": 16}, {"p99": 1.0})
+    assert (signed.gain.kind, signed.gain.value) == ("difference", pytest.approx(1.8))

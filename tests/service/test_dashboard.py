@@ -314,6 +314,27 @@ def test_alerts_and_gains_are_said_in_words(tab):
     expect(page.locator(".versus")).to_contain_text("by forecast of what the default would have given.")
 
 
+def test_the_page_says_what_edges_gained(tab, client):
+    page = tab().open("/studies/web")
+    expect(page.locator(".glance")).to_be_visible()
+    expect(page.locator(".edge")).to_be_hidden()
+    client.post("/v1/studies", json={**STUDY, "name": "edges"}).raise_for_status()
+    one = {"contexts": [{"qps": 5.0}], "policy": "1a", "leaf": 0}
+    runs = [
+        {"params": {"pool": 8, "t": 1.0}, "count": 100, "setting": 1, "probability": 0.1, "p99_ms": 10.0},
+        {"params": {"pool": 4, "t": 1.0}, "count": 900, "setting": 0, "probability": 0.9, "p99_ms": 8.0},
+    ]
+    for run in runs:
+        mean = run.pop("p99_ms")
+        run |= {**one, "metrics": {"p99_ms": {"sum": run["count"] * mean, "squares": run["count"] * (mean**2 + 1)}}}
+    body = {"source": "a", "sequence": 0, "sums": runs}
+    client.post("/v1/studies/edges/tells", json=body).raise_for_status()
+    said = tab().open("/studies/edges").locator(".edge")
+    expect(said).to_contain_text("in 1,000 runs at edges, measured against 100 of the default.")
+    expect(said).to_have_attribute("data-verdict", "good")
+    client.delete("/v1/studies/edges").raise_for_status()
+
+
 def test_the_first_questions_of_an_operator_are_answered_at_the_top(tab, client):
     def calm(route):  # whatever other tests did to the study
         route.fulfill(json=route.fetch().json() | {"alerts": []})

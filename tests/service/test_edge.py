@@ -10,7 +10,7 @@ from serving import Process, running
 from rasp_tuner.client import Client, Edge
 from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.policy.evaluate import check, pick_of
-from rasp_tuner.service.http import routes_edge
+from rasp_tuner.service.http import latest_policy
 
 STUDY = {
     "name": "web",
@@ -217,7 +217,7 @@ def test_a_pick_of_the_policy_before_counts_for_what_ran():
 
 
 def test_an_edge_learns_with_a_real_server(sqlite, monkeypatch):
-    monkeypatch.setattr(routes_edge, "POLICY_EVERY_S", 0.0)  # every round has a policy of its own
+    monkeypatch.setattr(latest_policy, "POLICY_EVERY_S", 0.0)  # every round has a policy of its own
     rng = np.random.default_rng(0)
     with running(sqlite) as server, Client(str(server.base_url)) as client:
         study = client.create(
@@ -240,3 +240,21 @@ def test_an_edge_learns_with_a_real_server(sqlite, monkeypatch):
         assert means[-1] < 22.0
         assert study.view()["learned"] == 4000
         assert study.asks == 0
+
+
+def test_the_server_says_what_edges_gained_by_the_shares_of_their_keys(client):
+    assert client.get("/v1/studies/web/edge").json() == {"edge": None}
+    drawn = {"policy": "1a", "leaf": 0}
+    of = [
+        sums(16, 100, setting=1, probability=0.1, **drawn),
+        sums(4, 900, setting=0, probability=0.9, **drawn),
+        sums(4, 50, setting=0),  # of somebody who does not say how likely it was
+    ]
+    assert told(client, of=of).status_code == 200
+    found = client.get("/v1/studies/web/edge").json()["edge"]
+    gain, truth = found["metrics"]["p99"], 0.9 * (1.0 - level(4, 100.0) / level(16, 100.0))
+    assert (found["runs"], found["default_runs"]) == (1000, 100)
+    assert gain["value"] == pytest.approx(truth)
+    assert gain["low"] < truth < gain["high"]
+    assert found["words"].startswith("saved ")
+    assert found["words"].endswith("in 1,000 runs at edges, measured against 100 of the default")

@@ -1,7 +1,10 @@
 """OFREP: a flag is a study or one of its knobs; a targeting key keeps its suggestion for a lease."""
 
 import itertools
+import json
+import math
 import time
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -229,7 +232,7 @@ def test_too_many_requests_are_told_when_to_come_back(sqlite):
         assert int(answers[-1].headers["retry-after"]) >= 1
 
 
-def test_all_flags_have_an_etag_until_something_changes(sqlite):
+def test_all_flags_come_from_policies_with_an_etag_and_nothing_is_asked(sqlite):
     with running(sqlite) as client:
         client.post("/v1/studies", json=STUDY)
         client.post("/v1/studies", json={**STUDY, "name": "alone", "context": None})
@@ -238,17 +241,90 @@ def test_all_flags_have_an_etag_until_something_changes(sqlite):
         flags = {flag["key"]: flag for flag in first.json()["flags"]}
         assert sorted(flags) == ["alone", "alone.pool", "alone.t", "more", "web", "web.pool", "web.t"]
         assert flags["more"]["errorCode"] == "INVALID_CONTEXT"
-        assert flags["web.t"] == evaluate(client, "web.t", HOST).json()
+        assert "load" in flags["more"]["errorDetails"]
+        policy = client.get("/v1/studies/web/policy").json()
+        assert flags["web"]["value"] == policy["default"]
+        assert flags["web"]["reason"] == "DEFAULT"
+        assert flags["web.t"] == {
+            **flags["web"],
+            "key": "web.t",
+            "value": flags["web"]["value"]["t"],
+            "metadata": {**flags["web"]["metadata"], "knob": "t"},
+        }
+        assert flags["web.t"] == evaluate(client, "web.t?by=policy", HOST).json()
         etag = first.headers["etag"]
         for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
             same = evaluate_all(client, HOST, headers={"if-none-match": known})
             assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", etag)
-        track(client, "web", HOST, value=1.0)
-        changed = evaluate_all(client, HOST, headers={"if-none-match": etag})
-        assert (changed.status_code, changed.headers["etag"] != etag) == (200, True)
+        assert view(client)["asks"] == 0
+        track(client, "web", HOST, value=1.0, variant=flags["web"]["variant"])
+        wait_for(
+            lambda: evaluate_all(client, HOST, headers={"if-none-match": etag}).status_code == 200, "another policy"
+        )
         assert error(evaluate_all(client, {"qps": 5})) == (400, "TARGETING_KEY_MISSING")
+        assert error(evaluate(client, "web?by=luck", HOST)) == (400, "GENERAL")
     with running(sqlite, limits=Limits(batch=2)) as client:
         assert error(evaluate_all(client, HOST)) == (400, "GENERAL")
+
+
+def whole_flag(client, name, context):
+    """The flag of a study among all."""
+    return next(flag for flag in evaluate_all(client, context).json()["flags"] if flag["key"] == name)
+
+
+def test_many_targeting_keys_try_the_settings_of_the_policy_by_their_probabilities(study):
+    client, name = study
+    steps(client, 30, study=name)
+    asked = view(client, name)["asks"]
+    flags = [evaluate(client, f"{name}?by=policy", {"targetingKey": f"user-{i}", "qps": 5}).json() for i in range(300)]
+    assert flags[7] == evaluate(client, f"{name}?by=policy", {"targetingKey": "user-7", "qps": 5}).json()
+    assert view(client, name)["asks"] == asked
+    assert len({flag["metadata"]["policy"] for flag in flags}) == 1
+    counts = Counter(flag["variant"] for flag in flags)
+    assert len(counts) > 1
+    for flag in flags:
+        share = flag["metadata"]["probability"]
+        assert abs(counts[flag["variant"]] - 300 * share) < 5 * math.sqrt(300 * share) + 1
+    assert {flag["reason"] for flag in flags} <= {"SPLIT", "TARGETING_MATCH", "DEFAULT"}
+
+
+def test_what_a_pick_of_a_policy_came_to_is_learned_where_it_ran(study):
+    client, name = study
+    flag = whole_flag(client, name, HOST)
+    told = track(client, name, HOST, value=3.0, variant=flag["variant"])
+    assert told.json() == {"key": name, "variant": flag["variant"], "status": "learned", "late": False}
+    for status in ("learned", "duplicate"):
+        again = track(client, name, HOST, value=3.0, variant=flag["variant"], eventId="e1")
+        assert again.json()["status"] == status
+    seen = view(client, name)
+    assert (seen["asks"], seen["observations"]) == (0, 2)
+    lines = client.get(f"/v1/studies/{name}/export").text.splitlines()
+    sums = [json.loads(line) for line in lines if '"sums"' in line]
+    [one] = sums[0]["body"]["sums"]
+    assert (one["params"], one["contexts"], one["count"]) == (flag["value"], [{"qps": 5.0}], 1)
+    assert one["probability"] == flag["metadata"]["probability"]
+    assert one["metrics"] == {"p99_ms": {"sum": 3.0, "squares": 9.0}}
+
+
+def test_a_wrong_event_about_a_pick_teaches_nothing(study):
+    client, name = study
+    variant = whole_flag(client, name, HOST)["variant"]
+    assert error(track(client, name, HOST, value=1.0, variant="0" * 16 + ":0.0")) == (410, "GENERAL")
+    assert error(track(client, name, {"targetingKey": "a"}, value=1.0, variant=variant)) == (400, "INVALID_CONTEXT")
+    assert error(track(client, name, HOST, failed="crashed", variant=variant)) == (400, "GENERAL")
+    assert error(track(client, name, HOST, value=1.0, stopped=True, variant=variant)) == (400, "GENERAL")
+    assert error(track(client, name, HOST, value=1.0, variant=variant, eventId=7)) == (400, "GENERAL")
+    assert error(track(client, name, HOST, value=1.0)) == (409, "GENERAL")  # which setting ran, nobody knows
+    assert view(client, name)["observations"] == 0
+
+
+def test_a_study_that_no_policy_can_explore_is_asked_with_a_lease_among_all_flags(study):
+    client, name = study
+    slow = {**STUDY, "name": f"{name}-slow", "approve_s": 60}
+    assert client.post("/v1/studies", json=slow).status_code == 201
+    flag = whole_flag(client, slow["name"], HOST)
+    assert (flag["variant"], "leaseUntil" in flag["metadata"]) == ("s0", True)
+    assert whole_flag(client, slow["name"], HOST) == flag
 
 
 def test_knobs_that_are_null_or_not_there_leave_the_value_to_the_caller(study):
@@ -381,7 +457,7 @@ def test_while_the_disk_fails_everybody_keeps_what_is_known(sqlite, monkeypatch)
         new = evaluate(client, "web", {**HOST, "targetingKey": "host-8"}).json()
         assert (new["value"], new["reason"], new["variant"]) == (best, "STALE", "recommendation")
         assert evaluate(client, "web.pool", {"qps": 5}).json()["value"] == best["pool"]
-        assert {flag["reason"] for flag in evaluate_all(client, HOST).json()["flags"]} == {leased["reason"]}
+        assert whole_flag(client, "web", HOST)["metadata"]["probability"] > 0.0
         mend()
         wait_for(lambda: client.get("/readyz").status_code == 200, "a test write")
         assert track(client, "web", HOST, value=1.0).json() == {
@@ -402,6 +478,7 @@ def test_an_error_of_the_server_fails_all_flags_so_that_providers_keep_theirs(st
     single = evaluate(client, name, HOST)
     assert error(single) == (500, "GENERAL")
     assert single.json()["key"] == name
+    monkeypatch.setattr("rasp_tuner.service.http.flags.pick_of", broken)
     assert error(evaluate_all(client, HOST)) == (500, "GENERAL")
 
 

@@ -80,4 +80,4 @@ def test_a_key_that_could_be_two_flags_is_one_in_all_flags(sqlite):
         flags = evaluate_all(client, {"targetingKey": "host-7"}).json()["flags"]
         assert [flag["key"] for flag in flags] == ["app", "app.rest", "app.db", "app.db.size"]
         for flag in flags:
-            assert evaluate(client, flag["key"], {"targetingKey": "host-7"}).json() == flag
+            assert evaluate(client, f"{flag['key']}?by=policy", {"targetingKey": "host-7"}).json() == flag

@@ -46,6 +46,9 @@ def test_any_server_evaluates_any_flag_alike(pair):
     same = evaluate_all(second, HOST, headers={"if-none-match": every[0].headers["etag"]})
     assert same.status_code == 304
     assert [view(first, name)["asks"] for name in ("web", "web.pool", "far")] == [1, 1, 1]
+    for flag in every[0].json()["flags"]:
+        if flag["key"] in ("web", "far"):
+            assert track(second, flag["key"], HOST, value=1.0, variant=flag["variant"]).json()["status"] == "learned"
 
 
 def test_events_are_told_where_their_study_is(pair):

@@ -2,6 +2,7 @@
 
 python -m rasp_lab.experiments.edge_regret
 python -m rasp_lab.experiments.edge_regret --steps 300 --every 10,100 --seeds 4
+python -m rasp_lab.experiments.edge_regret --late            # ask for each, and answer all of them after so many
 
 Eight of the paper's nine domains: contexts of 768 numbers are not for a tree. Regret is a share of that of the default.
 The last line is the geometric mean over domains, and how many times that of asking each time it is. Every outcome has
@@ -24,8 +25,11 @@ LATEST = 256  # contexts that a policy is made of
 ASK = 0  # every time
 
 
-def regret(name: str, seed: int, steps: int, every: int) -> float:
-    """Of the runs, as a share of the default's; `every` so many outcomes there is a new policy, or asks."""
+def regret(name: str, seed: int, steps: int, every: int, late: bool = False) -> float:
+    """Of the runs, as a share of the default's; `every` so many outcomes there is a new policy, or asks.
+
+    `late`: no policy, but asks whose outcomes are all told after so many: what waiting for outcomes costs by itself.
+    """
     domain = domains.create(name)
     rng = np.random.default_rng(seed)
     default = domain.space.from_unit(domain.default)
@@ -33,9 +37,15 @@ def regret(name: str, seed: int, steps: int, every: int) -> float:
     spent = static = 0.0
     sums = policy = None
     seen: list[Any] = []
+    waiting: list[tuple[str, dict[str, float]]] = []
+    asks = late or every == ASK
     for step, omega in enumerate(domain.build_sequence(steps, seed)):
         context = domain.context_fn(omega).tolist() if domain.context_dim else None
-        if every == ASK:
+        if every == ASK or (late and step % every == 0):
+            for id, told in waiting:
+                tuner.tell(id, told)
+            waiting = []
+        if asks:
             asked = tuner.ask(context)
             params = asked.params
         else:
@@ -49,8 +59,8 @@ def regret(name: str, seed: int, steps: int, every: int) -> float:
             params = pick.params
         theta = _theta(domain, params)
         metrics = domain.metric_fn(theta, omega, rng)
-        if every == ASK:
-            tuner.tell(asked.id, metrics)
+        if asks:
+            waiting.append((asked.id, metrics))
         elif sums is not None:
             sums.add(pick, context, metrics)
         least = domain.minimum(omega)
@@ -68,6 +78,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--every", default="100,300")
+    parser.add_argument("--late", action="store_true", help="no policies, but asks that are answered as late")
     options = parser.parse_args()
     ways = [ASK, *map(int, options.every.split(","))]
     print("| domain | asking each time | " + " | ".join(f"every {way}" for way in ways[1:]) + " |")
@@ -77,7 +88,8 @@ def main() -> None:
         if domains.create(name).context_dim > LONGEST_CONTEXT:
             continue
         own = [
-            float(np.mean([regret(name, seed, options.steps, way) for seed in range(options.seeds)])) for way in ways
+            float(np.mean([regret(name, seed, options.steps, way, options.late) for seed in range(options.seeds)]))
+            for way in ways
         ]
         rows.append(own)
         print(f"| {name} | " + " | ".join(f"{one:.3f}" for one in own) + " |", flush=True)

@@ -328,6 +328,18 @@ class Service:
         work.add_event(live, outcome)
         return {"id": id, "status": "learned", "late": live.answer_was_late(outcome)}
 
+    def learn_sums(
+        self, work: UnitOfWork, live: LiveStudy, sums: list[dict[str, Any]], source: str | None, sequence: int
+    ) -> str:
+        """The status of telling sums of runs, within a job."""
+        started = time.perf_counter()
+        event = live.tell_sums(sums, source, sequence, work.now, work.store)
+        if event is None:
+            return "duplicate"
+        self.telemetry.tell(time.perf_counter() - started)
+        work.add_event(live, event)
+        return "learned"
+
     async def metrics(self) -> bytes:
         """The answer to /metrics."""
         return await asyncio.to_thread(self.telemetry.text, *await self.numbers())  # others ask meanwhile

@@ -30,7 +30,16 @@ export class Gains {
       h("thead", {}, h("tr", {}, heads)),
       h("tbody", {}, body),
     );
-    this.element = h("div", { class: "versus-default" }, this.basis, this.table);
+    this.edge = h("p", { class: "edge", hidden: true });
+    this.element = h("div", { class: "versus-default" }, this.basis, this.edge, this.table);
+  }
+
+  /** What runs at edges gained: by the shares of keys that got the default, whatever the tuner expects. */
+  showEdge({ edge }) {
+    this.edge.hidden = !edge;
+    if (!edge) return;
+    write(this.edge, `At edges: ${edge.words}.`);
+    this.edge.dataset.verdict = verdict(Object.values(edge.metrics)[0]);
   }
 
   show({ versus_default: versus }) {

@@ -111,6 +111,11 @@ class StudyPage {
         (got) => this.glance.showUsers(got),
         6 * LEAST_MS,
       ),
+      edge: new Part(
+        () => get(path(name, "/edge")),
+        (got) => this.gains.showEdge(got),
+        6 * LEAST_MS,
+      ),
       suggestions: new Part(
         () => get(path(name, "/suggestions?limit=50")),
         (got) => {

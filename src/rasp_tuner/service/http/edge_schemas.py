@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from rasp_tuner.answer_models import ContextValues, LazyModel, Number, Word
+from rasp_tuner.answer_models import ContextValues, Gain, LazyModel, Number, Word
 from rasp_tuner.records.outcome_sum import MOST_RUNS, MOST_SUM_CONTEXTS
 from rasp_tuner.service.http.context_schemas import StrictModel
 from rasp_tuner.service.http.schemas import CONTEXT_EXAMPLE, ParamsField
@@ -68,3 +68,16 @@ class FlagdFile(LazyModel):
 
     metadata: dict[str, str]
     flags: dict[str, dict[str, Any]]
+
+
+class MeasuredEdge(LazyModel):
+    runs: int = Field(description="At edges, of the latest.")
+    default_runs: int = Field(description="Of them, those that ran the default.")
+    metrics: dict[str, Gain]
+    words: str
+
+
+class EdgeGained(LazyModel):
+    """What runs by policies gained over the default, by the probabilities with which settings were drawn."""
+
+    edge: MeasuredEdge | None = Field(description="Null while the default has not run at an edge.")

@@ -1,17 +1,28 @@
 """Flags: the evaluation of a flag becomes an ask, and a tracked event a tell (docs/OPENFEATURE.md).
 
 All knobs of one targeting key come from one suggestion, until its lease is over, it was told or stopped, or the study
-was frozen or unfrozen.
+was frozen or unfrozen. Evaluated by a policy, they come from one of its settings, for as long as the policy stays.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rasp_tuner.feature_flags import AS_DEFAULT, NOT_ASKED, RECOMMENDATION, known_context, outcome
+from rasp_tuner.feature_flags import (
+    AS_DEFAULT,
+    NOT_ASKED,
+    RECOMMENDATION,
+    TrackedOutcome,
+    known_context,
+    outcome,
+    reason_for,
+)
+from rasp_tuner.policy.evaluate import params_of, pick_of
 from rasp_tuner.service.http.http_errors import HttpError
+from rasp_tuner.service.http.latest_policy import policies_of, why_no_policy
 from rasp_tuner.service.service import Answer, Service
-from rasp_tuner.service.service_errors import Conflict, NotFound, Unavailable
+from rasp_tuner.service.service_errors import Conflict, InvalidRequest, NotFound, Unavailable
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.event_time import MAX_WAIT_S
 from rasp_tuner.service.study.events import ask_id, ask_number
@@ -21,6 +32,8 @@ from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 
 TARGETING_KEY_MISSING, EXPIRED_LEASE = "targeting_key_missing", "expired_lease"  # codes of errors
 FLAG_NOT_FOUND = "flag_not_found"
+EVENT_ID, LONGEST_EVENT_ID = "eventId", 64  # in the details of an event: sent twice, it counts once
+PICKED = re.compile(r"[0-9a-f]{16}:[0-9]+\.[0-9]+")  # the variant of a policy's pick: version, leaf, setting
 CANNOT_WRITE = ("storage", "lease_over")  # codes of errors under which a study can still be read
 
 
@@ -61,6 +74,38 @@ async def evaluate(service: Service, name: str, knob: str | None, target: Target
     return evaluation if knob is None else one_knob(evaluation, knob)
 
 
+async def evaluate_by_policy(service: Service, name: str, knob: str | None, target: Target) -> dict[str, Any]:
+    """The same by the study's policy: the targeting key decides what is tried, and nothing is written.
+
+    A study for which no policy can explore is asked.
+    """
+
+    def read(live: LiveStudy, _: UnitOfWork) -> tuple[str | None, Any]:
+        if knob is not None and knob not in live.definition.space:
+            raise flag_not_found(f"{name}.{knob}")
+        context = known_context(target.attributes, live.definition.context)
+        live.tuner.check_context(context)
+        return why_no_policy(live), context
+
+    why_not, context = await service.read(name, read)
+    if why_not is not None:
+        return await evaluate(service, name, knob, target)
+    policies = policies_of(service)
+    study, policy = await policies.parsed(name)
+    pick = pick_of(policy, context, target.key)
+    metadata: dict[str, Any] = {"study": name, "policy": pick.version}
+    if pick.probability is None:
+        variant = RECOMMENDATION
+    else:
+        variant = f"{pick.version}:{pick.leaf}.{pick.setting}"
+        metadata["probability"] = pick.probability
+        policies.remember(study, variant, pick)
+    recommended = policy["default"] if pick.leaf < 0 else params_of(policy, context)
+    reason = reason_for(pick.params, policy["default"], recommended)
+    evaluation = {"value": pick.params, "reason": reason, "variant": variant, "metadata": metadata}
+    return evaluation if knob is None else one_knob(evaluation, knob)
+
+
 def one_knob(evaluation: Mapping[str, Any], knob: str) -> dict[str, Any]:
     """The evaluation of one knob. Without a value if the knob is null or does not exist now: the caller's own holds."""
     metadata = {**evaluation["metadata"], "knob": knob}
@@ -71,13 +116,15 @@ def one_knob(evaluation: Mapping[str, Any], knob: str) -> dict[str, Any]:
 
 
 async def track(
-    service: Service, name: str, metric: str | None, key: str | None, details: Mapping[str, Any]
+    service: Service, name: str, metric: str | None, target: Target, details: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The result of telling what a tracked event says; `metric` is the one in its name, `key` a targeting key."""
+    """The result of telling what a tracked event says; `metric` is the one in its name."""
 
     def run(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
         told = outcome(live.definition.metrics, metric, details)
-        id = told.variant or _leased_id(service, live, key, work.now)
+        if told.variant is not None and PICKED.fullmatch(told.variant):
+            return _tell_pick(service, live, work, told, target, details.get(EVENT_ID))
+        id = told.variant or _leased_id(service, live, target.key, work.now)
         if id == RECOMMENDATION:
             message = "variant: nothing was suggested, since nothing could be recorded: there is nothing to tell"
             raise Conflict(message, "variant", EXPIRED_LEASE)
@@ -90,6 +137,32 @@ async def track(
 
     result: dict[str, Any] = await service.write(name, run)
     return result
+
+
+def _tell_pick(
+    service: Service, live: LiveStudy, work: UnitOfWork, told: TrackedOutcome, target: Target, event_id: object
+) -> dict[str, Any]:
+    """Learn what a pick of a policy came to; the event's own context says where."""
+    variant = told.variant or ""
+    if told.metrics is None or told.stopped:
+        what = "stopped" if told.stopped else "failed"
+        message = f"{what}: the outcome of a policy's pick is its metrics; evaluate the flag by its key to tell more"
+        raise InvalidRequest(message, what)
+    if event_id is not None and not (isinstance(event_id, str) and 0 < len(event_id) <= LONGEST_EVENT_ID):
+        raise InvalidRequest(f"{EVENT_ID} must be a text of at most {LONGEST_EVENT_ID} characters", EVENT_ID)
+    pick = policies_of(service).handed_out(live.id, variant)
+    if pick is None:
+        message = f"variant {variant!r} is not known, or was handed out too long ago: evaluate the flag again"
+        raise HttpError(410, EXPIRED_LEASE, message, "variant")
+    context = known_context(target.attributes, live.definition.context)
+    live.tuner.check_context(context)
+    one = {
+        "policy": pick.version, "leaf": pick.leaf, "setting": pick.setting, "params": pick.params,
+        "probability": pick.probability, "contexts": [] if context is None else [context], "count": 1,
+        "metrics": {name: {"sum": value, "squares": value * value} for name, value in told.metrics.items()},
+    }  # fmt: skip
+    result = service.learn_sums(work, live, [one], None if event_id is None else f"event:{event_id}", 0)
+    return {"id": variant, "status": result, "late": False}
 
 
 def flag_not_found(key: str) -> NotFound:

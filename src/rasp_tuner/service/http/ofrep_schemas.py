@@ -46,7 +46,8 @@ class TrackedEvent(OfrepRequest):
     trackingEventDetails: dict[str, Any] = Field(
         default_factory=dict,
         description="`value` of the only metric, or metrics by name; or `failed` with a reason. `stopped`: the run was"
-        " ended there. `variant` names the suggestion; without it, it is that of the targeting key.",
+        " ended there. `variant` names the suggestion; without it, it is that of the targeting key. `eventId`: sent"
+        " twice, the outcome of a policy's pick counts once.",
         examples=[{"value": 181.2, "variant": "s41"}],
     )
 
@@ -63,7 +64,7 @@ class EvaluatedFlag(LazyModel):
         default=None, description="All knobs, or one. Absent of a knob that is null or does not exist now."
     )
     reason: Literal["SPLIT", "TARGETING_MATCH", "DEFAULT", "STALE"]
-    variant: str = Field(description="The id of the suggestion.")
+    variant: str = Field(description="The id of the suggestion, or of a policy's pick.")
     metadata: dict[str, bool | str | float]
 
 

@@ -78,6 +78,19 @@ def error_response(error: ServiceError) -> Response:
     return Response(dumps(error.to_json()), status, headers=headers_of(error), closes=status in UNREAD)
 
 
+def has_etag(request: Request, etag: str) -> bool:
+    """Whether the caller has this answer already."""
+    given = request.headers.get(b"if-none-match", b"").decode("latin-1")
+    return given.strip() == "*" or etag in (one.strip().removeprefix("W/") for one in given.split(","))
+
+
+def etag_response(request: Request, etag: str, body: Callable[[], bytes]) -> Response:
+    """The body, which is made only if the caller does not have it."""
+    if has_etag(request, etag):
+        return Response(status=304, content_type=None, headers={"ETag": etag})
+    return Response(body(), headers={"ETag": etag})
+
+
 # service, request and its body as a model -> a response, or the value of a JSON body
 Handler = Callable[[Service, Request, Any], Awaitable[Any]]
 

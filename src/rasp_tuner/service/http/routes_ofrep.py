@@ -17,6 +17,7 @@ from rasp_tuner.service.http.flags import (
     TARGETING_KEY_MISSING,
     Target,
     evaluate,
+    evaluate_by_policy,
     flag_not_found,
     one_knob,
     track,
@@ -32,7 +33,7 @@ from rasp_tuner.service.http.ofrep_schemas import (
     TrackedResult,
 )
 from rasp_tuner.service.http.origins import PREFLIGHT
-from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response, post
+from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response, etag_response, post
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
@@ -49,18 +50,26 @@ OWN_CODES: Mapping[str, tuple[int, str]] = {  # code -> status and OFREP's code
     TARGETING_KEY_MISSING: (400, "TARGETING_KEY_MISSING"),
 }
 BULK_BODY_BYTES = 65_536  # it is read once for each study
+ASKING, POLICY = "asking", "policy"  # how a flag is evaluated
+BY_POLICY = f"by={POLICY}"
 AT_A_TIME = 64  # parts of one request
 
 
 async def one_flag(service: Service, request: Request, asked: EvaluateFlag) -> Any:
-    key = request.parameters["key"]
-    return {"key": key, **await evaluate(service, *_find(service, request, key), _target(asked.context))}
+    key, by = request.parameters["key"], request.query.get("by", ASKING)
+    if by not in (ASKING, POLICY):
+        raise InvalidRequest(f"by must be {ASKING} or {POLICY}", "by")
+    find = evaluate if by == ASKING else evaluate_by_policy
+    return {"key": key, **await find(service, *_find(service, request, key), _target(asked.context))}
 
 
 async def all_flags(service: Service, request: Request, asked: EvaluateFlag) -> Response:
-    """Every study that the key may use, and each of its knobs; what is wrong with one does not hide the others."""
+    """Every study that the key may use, and each of its knobs; what is wrong with one does not hide the others.
+
+    By policies that explore: nothing is written, however many poll.
+    """
     if _target(asked.context).key is None:
-        message = f"{TARGETING_KEY} is missing: without one, every poll would start another suggestion of every study"
+        message = f"{TARGETING_KEY} is missing: it decides which setting of a policy is tried, and keeps it the same"
         raise HttpError(400, TARGETING_KEY_MISSING, message, f"context.{TARGETING_KEY}")
     if len(request.body) > BULK_BODY_BYTES:
         raise HttpError(413, "too_large", f"the body may have at most {BULK_BODY_BYTES} bytes here")
@@ -74,7 +83,13 @@ async def all_flags(service: Service, request: Request, asked: EvaluateFlag) -> 
         request,
         ONE_FLAG,
         (
-            replace(request, path=path, target=path.encode(), parameters={"key": name})
+            replace(
+                request,
+                path=path,
+                target=f"{path}?{BY_POLICY}".encode(),
+                query_string=BY_POLICY.encode(),
+                parameters={"key": name},
+            )
             for name, path in zip(names, paths, strict=True)
         ),
     )
@@ -83,10 +98,7 @@ async def all_flags(service: Service, request: Request, asked: EvaluateFlag) -> 
         flags.pop(flag.get("key"), None)  # a knob, whose key is also that of a study with a longer name
         flags[flag.get("key")] = flag
     body = dumps({"flags": list(flags.values())})
-    etag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
-    if has_etag(request, etag):
-        return Response(status=304, content_type=None, headers={"ETag": etag})
-    return Response(body, headers={"ETag": etag})
+    return etag_response(request, f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"', lambda: body)
 
 
 async def track_event(service: Service, request: Request, told: TrackedEvent | TrackedEvents) -> Any:
@@ -95,8 +107,7 @@ async def track_event(service: Service, request: Request, told: TrackedEvent | T
         answers = await _parts(request, ONE_EVENT, (replace(request, body=dumps(event)) for event in told.events))
         return {"results": [json.loads(_bytes(answer)) for answer in answers]}
     study, metric = _find(service, request, told.trackingEventName)
-    key = _target(told.context).key
-    result = await track(service, study, metric, key, told.trackingEventDetails)
+    result = await track(service, study, metric, _target(told.context), told.trackingEventDetails)
     return {"key": told.trackingEventName, "variant": result.pop("id"), **result}
 
 
@@ -169,12 +180,6 @@ def _bytes(answer: Response) -> bytes:
     return answer.body
 
 
-def has_etag(request: Request, etag: str) -> bool:
-    """Whether the caller has this answer already."""
-    given = request.headers.get(b"if-none-match", b"").decode("latin-1")
-    return given.strip() == "*" or etag in (one.strip().removeprefix("W/") for one in given.split(","))
-
-
 def _find(service: Service, request: Request, key: str) -> tuple[str, str | None]:
     """The study that a key begins with, the longest that there is, and what follows it."""
     allowed = [
@@ -211,6 +216,7 @@ ONE_FLAG = post(
     "OFREP: a flag, which is a study or one of its knobs",
     EvaluateFlag,
     EvaluatedFlag,
+    query={"by": [ASKING, POLICY]},
     body_is_optional=True,
     of_any_study=True,
     fails=OfrepError,

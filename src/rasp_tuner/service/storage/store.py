@@ -40,6 +40,7 @@ BEGIN_WRITING = "BEGIN IMMEDIATE"
 PROBE_BYTES = 4_096  # of a test write
 NO_STUDY = 0  # ids begin at 1
 PRIMARY_CODE = 0xFF  # of an error code of SQLite; the rest says more about it
+MOST_SUMS_READ = 2_000  # events
 ROWS_PER_CHUNK = 2_000  # events read or deleted at a time
 
 
@@ -260,6 +261,13 @@ class Store:
         with self.reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else event_of(row)
+
+    def latest_sums(self, study: int, after: int) -> list[Event]:
+        """Sums of runs that were told after an event, the latest first."""
+        own = events.c.study == study, events.c.seq > after, events.c.kind == "sums"
+        query = sa.select(events).where(*own).order_by(events.c.seq.desc()).limit(MOST_SUMS_READ)
+        with self.reading() as connection:
+            return [event_of(row) for row in connection.execute(query)]
 
     # snapshots
 

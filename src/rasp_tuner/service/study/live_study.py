@@ -159,11 +159,11 @@ class LiveStudy:
         return event
 
     def tell_sums(
-        self, sums: list[dict[str, Any]], source: str, sequence: int, at: float, log: EventLog
+        self, sums: list[dict[str, Any]], source: str | None, sequence: int, at: float, log: EventLog
     ) -> Event | None:
-        """The event to log, or None if this source has sent what has this number before."""
-        body, key = {"sums": sums}, f"sums/{source}/{sequence}"
-        before = self._observed.get(key) or log.observation_by_key(self.id, key)
+        """The event to log, or None if this source has sent what has this number before; a source of None: never."""
+        body, key = {"sums": sums}, None if source is None else f"sums/{source}/{sequence}"
+        before = None if key is None else self._observed.get(key) or log.observation_by_key(self.id, key)
         if before is not None:
             if before.body != body:
                 what = f"source {source!r} has sent something else as number {sequence}"
