@@ -8,6 +8,7 @@ import pytest
 from tune_running import entries, rasp
 
 from rasp_tuner import Bool, Categorical, Int
+from rasp_tuner.report.paired import Effect
 from rasp_tuner.tune import tune
 from rasp_tuner.tune.knob_shares import KnobShare, with_final_pairs
 from rasp_tuner.tune.loop import Session
@@ -91,8 +92,10 @@ def test_a_knob_that_a_limit_needs_stays(tmp_path):
 
 def test_one_knob_alone_has_the_effect_of_the_final_pairs():
     moved, alone = KnobShare("a", 1, True, note="moved"), KnobShare("b", 2, False, note="left alone")
-    assert [share.change for share in with_final_pairs([moved, alone], 0.4)] == [pytest.approx(-0.6), None]
-    assert with_final_pairs([moved, moved], 0.4) == [moved, moved]
+    ratio, apart = Effect("ratio", 0.4, 0.3, 0.5, 9), Effect("difference", -3.0, -4.0, -2.0, 9)
+    assert [share.change for share in with_final_pairs([moved, alone], ratio)] == [pytest.approx(-0.6), None]
+    assert str(with_final_pairs([moved, alone], apart)[0]) == "a=1: the whole difference"
+    assert with_final_pairs([moved, moved], ratio) == [moved, moved]
     assert with_final_pairs([moved], None) == [moved]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.page.words import value_words
+from rasp_tuner.report.paired import Effect
 from rasp_tuner.space import Categorical, Params, Value
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.playoff import IDLE, Rounds, known_rounds, run_round, with_default, with_value
@@ -108,12 +109,14 @@ def expected_shares(session: Session, case: Case, params: Params) -> list[KnobSh
     return shares
 
 
-def with_final_pairs(shares: Sequence[KnobShare], ratio: float | None) -> list[KnobShare]:
-    """The shares, where a knob that alone was moved has the whole effect: the ratio of the final comparison."""
+def with_final_pairs(shares: Sequence[KnobShare], effect: Effect | None) -> list[KnobShare]:
+    """The shares, where a knob that alone was moved has the whole effect of the final comparison."""
     moved = [share for share in shares if share.moved]
-    if ratio is None or len(moved) != 1:
+    if effect is None or len(moved) != 1:
         return list(shares)
-    return [replace(one, change=ratio - 1.0, measured=True, note="") if one.moved else one for one in shares]
+    is_ratio = effect.kind == "ratio"
+    change, note = (effect.value - 1.0, "") if is_ratio else (None, "the whole difference")
+    return [replace(one, change=change, measured=is_ratio, note=note) if one.moved else one for one in shares]
 
 
 class _Expected:
@@ -122,27 +125,34 @@ class _Expected:
     def __init__(self, session: Session, case: Case) -> None:
         self._session, self._context = session, session.given(case.context)
 
-    def cost(self, params: Params, beside: Params) -> float | None:
-        """Log cost of a setting over that of another; None where nothing is known."""
+    def cost(self, params: Params, beside: Params, at_best: bool = False) -> float | None:
+        """Log cost of a setting over that of another, on average or the least it may be; None if nothing is known."""
+        goals = goals_of(self._session.study.metrics)
         sides = [self._session.tuner.what_if(self._context, one).given.metrics for one in (beside, params)]
         if not all(sides):
             return None
-        before, after = ({name: one.mean for name, one in (side or {}).items()} for side in sides)
-        return log_cost(before, after, goals_of(self._session.study.metrics))
+        before, after = ({name: one.mean for name, one in side.items()} for side in sides)
+        if at_best:
+            after = {
+                name: one.low if name in goals and goals[name].metric.direction == "min" else one.high
+                for name, one in sides[1].items()
+            }
+        return log_cost(before, after, goals)
 
     def left_alone(self, params: Params, name: str) -> KnobShare:
         """A knob at its default: whether it seems to do nothing, or its default to be the best."""
-        costs = []
+        costs, least = [], []
         for value in values_of(self._session, name):
             offer = with_value(self._session, params, name, value)
             if offer is not None and offer != params and (cost := self.cost(offer, params)) is not None:
                 costs.append(cost)
+                least.append(self.cost(offer, params, at_best=True) or 0.0)
         if not costs:
             note = "left alone"
         elif max(map(abs, costs)) <= max(FAINT, 0.5 * (self._session.noise() or 0.0)):
             note = "no effect, left alone"
         else:
-            note = "the default is best, left alone" if min(costs) >= 0.0 else "no gain was shown, left alone"
+            note = "the default is best, left alone" if min(least) > 0.0 else "no gain was shown, left alone"
         return KnobShare(name, params[name], False, note=note)
 
 

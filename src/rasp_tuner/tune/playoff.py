@@ -202,6 +202,22 @@ def known_rounds(session: Session, kind: str) -> dict[tuple[int, int], dict[str,
     return {(e["case"], e["round"]): e for e in session.journal.of_kind_now(kind) if e["after"] == after}
 
 
+def never_kept(session: Session, cases: Sequence[Case]) -> str:
+    """The limit that no run kept in these cases, in words: "errors at most 3"; empty where each was kept by some."""
+    study = session.study
+    runs = [(run, case) for case in cases for run in _own_runs(session, case)]
+    for name, source in study.metrics.items():
+        if source.limit_words and runs and not any(_keeps(session, case, run, name) for run, case in runs):
+            return f"{name} {source.limit_words}"
+    return ""
+
+
+def _keeps(session: Session, case: Case, run: Run, name: str) -> bool:
+    usual = [one.metrics or {} for one in _own_runs(session, case) if one.params == session.study.default]
+    metric = session.study.metrics[name].metric
+    return not metric.breaks((run.metrics or {})[name], _level(usual, session.study)[name])
+
+
 def _own_runs(session: Session, case: Case) -> list[Run]:
     return [run for run in session.runs if run.input == case.input and run.metrics is not None and not run.stopped]
 
