@@ -8,6 +8,7 @@ import pytest
 from tune_running import entries, rasp
 
 from rasp_tuner import Bool, Categorical, Int
+from rasp_tuner.report.paired import Effect
 from rasp_tuner.tune import tune
 from rasp_tuner.tune.knob_shares import KnobShare, with_final_pairs
 from rasp_tuner.tune.loop import Session
@@ -91,8 +92,10 @@ def test_a_knob_that_a_limit_needs_stays(tmp_path):
 
 def test_one_knob_alone_has_the_effect_of_the_final_pairs():
     moved, alone = KnobShare("a", 1, True, note="moved"), KnobShare("b", 2, False, note="left alone")
-    assert [share.change for share in with_final_pairs([moved, alone], 0.4)] == [pytest.approx(-0.6), None]
-    assert with_final_pairs([moved, moved], 0.4) == [moved, moved]
+    ratio, apart = Effect("ratio", 0.4, 0.3, 0.5, 9), Effect("difference", -3.0, -4.0, -2.0, 9)
+    assert [share.change for share in with_final_pairs([moved, alone], ratio)] == [pytest.approx(-0.6), None]
+    assert str(with_final_pairs([moved, alone], apart)[0]) == "a=1: the whole difference"
+    assert with_final_pairs([moved, moved], ratio) == [moved, moved]
     assert with_final_pairs([moved], None) == [moved]
 
 
@@ -118,6 +121,28 @@ def test_a_machine_that_slows_down_does_not_hide_what_is_better(tmp_path, monkey
     alike = [[{"cost": 10.0 * slow}, {"cost": 9.95 * slow}] for slow in (1.0, 1.7, 2.4)]
     assert winner(session, case, entrants, alike) == {"fast": False}
     assert best_so_far(session) == "best so far 0.5 times the default (fast=True)"
+
+
+def test_a_noisy_play_off_does_not_throw_away_what_was_far_better_in_the_search(tmp_path, monkeypatch):
+    """A machine got busy when the rounds began: the final pairs decide, and have more of them."""
+    rng = np.random.default_rng(5)
+
+    def session(name, gain):
+        def work(fast):
+            return {"cost": (gain if fast else 1.0) * math.exp(0.1 * rng.normal())}
+
+        return session_of(
+            tmp_path / name, monkeypatch, work, 20,
+            knobs={"fast": Bool()}, metrics={"cost": "min"}, default={"fast": False},
+        )  # fmt: skip
+
+    rounds = [[{"cost": a}, {"cost": b}] for a, b in ((1.4, 0.2), (3.5, 2.4), (3.4, 3.3))]
+    entrants = [{"fast": False}, {"fast": True}]
+    far, near = session("far", 0.2), session("near", 0.8)
+    assert winner(far, cases_of(far)[0], entrants, rounds) == {"fast": True}
+    assert winner(near, cases_of(near)[0], entrants, rounds) == {"fast": False}
+    slower = [[{"cost": b}, {"cost": a}] for a, b in ((1.4, 0.2), (3.5, 2.4), (3.4, 3.3))]
+    assert winner(far, cases_of(far)[0], entrants, slower) == {"fast": False}
 
 
 def test_a_limit_that_the_default_breaks_is_kept_by_the_winner(tmp_path, monkeypatch):
@@ -168,3 +193,21 @@ def test_two_studies_of_one_program_have_a_folder_each(tmp_path):
     assert {run["params"].keys() <= {"mb"} for run in entries(tmp_path / "rasp-tune" / "sort-2", "run")} == {True}
     changed = ["--seed", "4", *one]
     assert "another definition" in rasp(*changed, cwd=tmp_path, code=1).stderr
+
+
+def test_knobs_that_do_a_little_each_go_back_as_far_as_that_costs_nothing(tmp_path):
+    """Each of three small knobs is worth 0.8%: together they are worth keeping, but not all of them."""
+
+    def work(big, one, two, three):
+        return {"cost": (0.5 if big else 1.0) * 0.992 ** (one + two + three)}
+
+    result = tune(
+        work, {name: Bool() for name in ("big", "one", "two", "three")}, {"cost": "min"},
+        default=dict.fromkeys(("big", "one", "two", "three"), False), steps=30, out=tmp_path / "s", quiet=True,
+    )  # fmt: skip
+    [found] = result.situations
+    moved = [share for share in found.shares if share.moved]
+    assert found.use["big"]
+    assert len(moved) < 4
+    assert "under 1%" not in str(result)
+    assert entries(tmp_path / "s", "knobs_back")

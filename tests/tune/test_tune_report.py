@@ -111,3 +111,18 @@ def test_runs_that_are_far_worse_are_arrows():
     ]
     assert re.search(r'<path class="suggested far".*?<title>far away', timeline(points, "loss", 1.0))
     assert "far" not in timeline(points[:-1], "loss", 1.0)
+
+
+def test_a_metric_that_is_zero_on_one_input_only_has_an_axis_for_each_kind(tmp_path):
+    """Ratios and differences are not drawn on one axis: 1.000 would read as one more than the default."""
+
+    def work(fast, input):
+        return {"cost": 1.0 if fast == "yes" else 2.0, "code": 0.0 if input == "found" else 1.0}
+
+    _, _, text = report_of(
+        work, tmp_path, {"fast": Categorical(["no", "yes"])}, {"cost": "min", "code": "min<=1"},
+        default={"fast": "no"}, inputs=["found", "missing"], steps=12, final=3,
+    )  # fmt: skip
+    assert "code: difference from the default" in text
+    assert "code: times the default" in text
+    assert "paired t interval on differences and paired t interval on log ratios" in text

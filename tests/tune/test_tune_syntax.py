@@ -15,7 +15,7 @@ from rasp_tuner.study_file.knob_syntax import knob_of, parse_value
 from rasp_tuner.study_file.template import fill, fill_words
 from rasp_tuner.tune.command import Command
 from rasp_tuner.tune.context_sources import ContextReading, context_of, for_tuner, kind_for, split_context
-from rasp_tuner.tune.metric_sources import Reading, metric_of, split_metric
+from rasp_tuner.tune.metric_sources import Reading, metric_of, split_metric, with_limits
 from rasp_tuner.tune.study import TuneStudy, build_study, merged
 
 
@@ -142,6 +142,34 @@ def test_a_limit_stands_after_the_goal(text, fields, kind):
     assert source.kind == kind
     assert {name: getattr(source.metric, name) for name in fields} == fields
     assert source.metric.weight == 0.0
+
+
+def test_a_limit_may_be_given_apart():
+    metrics = {"fps": "max=regex:([0-9]+)", "size": "min=size:x"}
+    found = with_limits(metrics, ["fps >= 30", "size<=1.05 default", "p99<=5"])
+    assert found == {"fps": "max>=30=regex:([0-9]+)", "size": "min<=1.05 default=size:x", "p99": "min<=5"}
+    assert all(metric_of(name, spec).metric.limit is not None for name, spec in found.items())
+    assert with_limits({}, ["memory_mb<=500"]) == {"time_s": "min", "memory_mb": "min<=500"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("size", "--limit must look like"),
+        ("size=5", "--limit must look like"),
+        ("fps<=60", "'fps' is to be high"),
+        ("p99<=5", "has a limit or a table of its own"),
+        ("loss<=5", "has a limit or a table of its own"),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(limit, said):
+    with pytest.raises(InvalidSpace, match=said):
+        with_limits({"fps": "max", "p99": "min<=4", "loss": {"goal": "min"}}, [limit])
+
+
+def test_a_limit_that_is_no_number_is_named():
+    with pytest.raises(InvalidSpace, match=r"limit of metric 'size' must be a number.*1.05 default.*got '5%'"):
+        metric_of("size", "min<=5%=size:x")
 
 
 def test_metrics_from_files(tmp_path):

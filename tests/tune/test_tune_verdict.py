@@ -13,7 +13,7 @@ from rasp_tuner.report.paired import effect, t_quantile
 from rasp_tuner.report.situations import clusters
 from rasp_tuner.tune.metric_sources import metric_of
 from rasp_tuner.tune.paired_comparison import PairedRun
-from rasp_tuner.tune.verdict import judge
+from rasp_tuner.tune.verdict import judge, log_cost
 
 TIME = {"time_s": metric_of("time_s", "min")}
 POSITIVE = st.floats(1e-3, 1e3)
@@ -155,6 +155,30 @@ def test_limits_come_before_the_objective():
     assert mended.words.startswith(
         "p99 within its limit in 6 of 6 runs, with the default in 0; where both ran: faster by"
     )
+    slower = judge(
+        [[PairedRun(0, None, {"time_s": 1.0, "p99": 120.0}, {"time_s": 1.5, "p99": 90.0}, 1.0)] * 6],
+        {**TIME, "p99": metric_of("p99", "min<=100")},
+    )
+    assert slower.outcome == "better"
+    assert slower.words.endswith("where both ran: slower by 50% (50 to 50%)")  # not "keep the default"
     both = limited("min<=100", *[(120.0, 115.0)] * 6)
     assert both.outcome == "worse"
     assert "objective" not in kept.effects  # what only has a limit is no goal
+
+
+@given(st.floats(-10.0, 10.0), st.floats(-10.0, 10.0), st.floats(-10.0, 10.0))
+def test_what_is_lower_costs_less_also_around_zero(default, one, other):
+    """A setting without errors is better than one with few, whatever the default has."""
+    errors = {"errors": metric_of("errors", "min")}
+    low, high = (log_cost({"errors": default}, {"errors": x}, errors) for x in sorted([one, other]))
+    assert low <= high
+    assert log_cost({"errors": default}, {"errors": default}, errors) == 0.0
+    if abs(one - other) > 1e-3:
+        assert low < high
+
+
+def test_several_metrics_count_also_where_one_of_them_reaches_zero():
+    """Times stay as they are and errors go from 4 to 0: better."""
+    metrics = {**TIME, "errors": metric_of("errors", "min")}
+    pairs = [PairedRun(0, None, {"time_s": 1.0, "errors": 4.0}, {"time_s": 1.0, "errors": 0.0}, 1.0)] * 6
+    assert judge([pairs], metrics).outcome == "better"

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.cli.extras import EXTRAS, requirement_of
-from rasp_tuner.errors import RaspError
+from rasp_tuner.errors import JournalError, RaspError, TuningStopped
 
 POSIX_MODULES = ("fcntl", "resource")  # of the standard library, not on Windows: serve, tune and watch need them
 
@@ -57,8 +57,9 @@ def one_line_errors(requirement: str, extras: Mapping[str, str] = EXTRAS) -> Ite
 
 
 def complain(error: Exception | str) -> int:
-    """Print an error as one line on stderr and return the exit status."""
-    echo(f"rasp: {printable(str(error))}", err=True)
+    """Print an error on stderr and return the exit status: on one line, unless it quotes what a program said."""
+    several = isinstance(error, (TuningStopped, JournalError))
+    echo(f"rasp: {error if several else printable(str(error))}", err=True)
     return 1
 
 

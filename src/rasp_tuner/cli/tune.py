@@ -49,6 +49,9 @@ def tune_command(
             MEASURE,
         ),
     ] = None,
+    limit: Annotated[
+        list[str] | None, _option("What to stay within, as 'size<=1.05 default', memory_mb<=500; repeat it.", MEASURE)
+    ] = None,
     context: Annotated[
         list[str] | None,
         _option("As 'size=stat -c %s {input}', size=size:{input}, hour=time:hour, host=env:HOST.", MEASURE),
@@ -113,15 +116,23 @@ def tune_command(
             "seed": seed,
             "name": name,
         }
-        raise typer.Exit(_run(words or [], given, out, fresh, dry_run, verbose, as_json))
+        raise typer.Exit(_run(words or [], given, limit or [], out, fresh, dry_run, verbose, as_json))
 
 
 def _run(
-    words: list[str], given: dict[str, Any], out: Path | None, fresh: bool, dry_run: bool, verbose: bool, as_json: bool
+    words: list[str],
+    given: dict[str, Any],
+    limits_given: list[str],
+    out: Path | None,
+    fresh: bool,
+    dry_run: bool,
+    verbose: bool,
+    as_json: bool,
 ) -> int:
     from rasp_tuner.study_file.fields import read_study_file
     from rasp_tuner.tune import StopRules, build_study, run_study
     from rasp_tuner.tune.dry_run import plan_words
+    from rasp_tuner.tune.metric_sources import with_limits
     from rasp_tuner.tune.progress import Progress
     from rasp_tuner.tune.study import merged
 
@@ -131,6 +142,8 @@ def _run(
     if words:
         given["command"] = words
     fields = merged(fields, {key: value for key, value in given.items() if value not in (None, {}, [])})
+    if limits_given:
+        fields["metrics"] = with_limits(fields.get("metrics", {}), limits_given)
     if fields.get("call"):
         sys.path.insert(0, "")  # as `python -m` does: the function may lie in this folder
     study, limits = build_study(fields), StopRules.parse(fields)

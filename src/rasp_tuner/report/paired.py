@@ -35,6 +35,10 @@ class Effect:
         return 1.0 if self.kind == "ratio" else 0.0
 
     @property
+    def method(self) -> str:
+        return METHOD if self.kind == "ratio" else "paired t interval on differences"
+
+    @property
     def is_clear(self) -> bool:
         """Whether the interval excludes "no difference"."""
         return not self.low <= self.neutral <= self.high

@@ -22,7 +22,8 @@ def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) 
     """Everything that would happen, without doing it."""
     inputs = study.find_inputs()
     runner = runner_of(study)
-    other = study.space.from_unit(np.full(study.space.dim, 0.8))
+    offers = [study.space.from_unit(np.full(study.space.dim, at)) for at in (0.8, 0.2)]
+    other = next((offer for offer in offers if offer != study.default), offers[0])
     input = inputs[0] if inputs else None
     assumed = f"  (no --default was given for {', '.join(study.assumed)})" if study.assumed else ""
     lines = [

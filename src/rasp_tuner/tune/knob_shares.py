@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.page.words import value_words
+from rasp_tuner.report.paired import Effect
 from rasp_tuner.space import Categorical, Params, Value
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.playoff import IDLE, Rounds, known_rounds, run_round, with_default, with_value
@@ -25,7 +26,7 @@ SURE = 2.0  # deviations
 LOOKED_AT = 5  # values of a knob whose effect is expected by the model
 FAINT = 0.03  # share of the cost: less is "no effect", if it is only expected
 
-CHECK, JOINT = "knobs", "knobs_back"  # kinds of lines in the journal
+CHECK, JOINT, SOME = "knobs", "knobs_back", "knobs_some_back"  # kinds of lines in the journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,14 @@ def expected_shares(session: Session, case: Case, params: Params) -> list[KnobSh
     return shares
 
 
-def with_final_pairs(shares: Sequence[KnobShare], ratio: float | None) -> list[KnobShare]:
-    """The shares, where a knob that alone was moved has the whole effect: the ratio of the final comparison."""
+def with_final_pairs(shares: Sequence[KnobShare], effect: Effect | None) -> list[KnobShare]:
+    """The shares, where a knob that alone was moved has the whole effect of the final comparison."""
     moved = [share for share in shares if share.moved]
-    if ratio is None or len(moved) != 1:
+    if effect is None or len(moved) != 1:
         return list(shares)
-    return [replace(one, change=ratio - 1.0, measured=True, note="") if one.moved else one for one in shares]
+    is_ratio = effect.kind == "ratio"
+    change, note = (effect.value - 1.0, "") if is_ratio else (None, "the whole difference")
+    return [replace(one, change=change, measured=is_ratio, note=note) if one.moved else one for one in shares]
 
 
 class _Expected:
@@ -122,27 +125,34 @@ class _Expected:
     def __init__(self, session: Session, case: Case) -> None:
         self._session, self._context = session, session.given(case.context)
 
-    def cost(self, params: Params, beside: Params) -> float | None:
-        """Log cost of a setting over that of another; None where nothing is known."""
+    def cost(self, params: Params, beside: Params, at_best: bool = False) -> float | None:
+        """Log cost of a setting over that of another, on average or the least it may be; None if nothing is known."""
+        goals = goals_of(self._session.study.metrics)
         sides = [self._session.tuner.what_if(self._context, one).given.metrics for one in (beside, params)]
         if not all(sides):
             return None
-        before, after = ({name: one.mean for name, one in (side or {}).items()} for side in sides)
-        return log_cost(before, after, goals_of(self._session.study.metrics))
+        before, after = ({name: one.mean for name, one in side.items()} for side in sides)
+        if at_best:
+            after = {
+                name: one.low if name in goals and goals[name].metric.direction == "min" else one.high
+                for name, one in sides[1].items()
+            }
+        return log_cost(before, after, goals)
 
     def left_alone(self, params: Params, name: str) -> KnobShare:
         """A knob at its default: whether it seems to do nothing, or its default to be the best."""
-        costs = []
+        costs, least = [], []
         for value in values_of(self._session, name):
             offer = with_value(self._session, params, name, value)
             if offer is not None and offer != params and (cost := self.cost(offer, params)) is not None:
                 costs.append(cost)
+                least.append(self.cost(offer, params, at_best=True) or 0.0)
         if not costs:
             note = "left alone"
         elif max(map(abs, costs)) <= max(FAINT, 0.5 * (self._session.noise() or 0.0)):
             note = "no effect, left alone"
         else:
-            note = "the default is best, left alone" if min(costs) >= 0.0 else "no gain was shown, left alone"
+            note = "the default is best, left alone" if min(least) > 0.0 else "no gain was shown, left alone"
         return KnobShare(name, params[name], False, note=note)
 
 
@@ -168,24 +178,32 @@ class _Check:
         needed = [name for name in looked_at if costs.get(name) is None]  # fails or breaks a limit without it
         known = {name: cost for name, cost in costs.items() if cost is not None}
         idle = sorted(
-            (name for name, cost in known.items() if cost <= max(IDLE, rounds.unsure())), key=known.__getitem__
+            (name for i, name in enumerate(looked_at, 1) if name in known and _is_idle(rounds, i)),
+            key=known.__getitem__,
         )
-        kept = self._without(params, idle)
-        changes = {name: -cost for name, cost in known.items() if kept[name] != default.get(name)}
+        kept, together = self._without(params, idle)
+        changes = {name: -cost for name, cost in known.items() if name not in idle} | together
         return kept, self._told(kept, changes, needed, [name for name in idle if kept[name] == default.get(name)])
 
-    def _without(self, params: Params, idle: Sequence[str]) -> Params:
-        """The setting with idle knobs back: all of them if that is as good, else the one that matters least."""
-        single = with_default(self._session, params, idle[0]) if idle else params
-        together: Params | None = params
+    def _without(self, params: Params, idle: Sequence[str]) -> tuple[Params, dict[str, float]]:
+        """The setting with idle knobs back, as many as go back together, and what the next of them does.
+
+        Each of them alone changes nothing, but several together may.
+        """
+        names, fewer = [""], [params]  # each setting has one knob less that was moved
         for name in idle:
-            together = None if together is None else with_default(self._session, together, name)
-        if len(idle) < 2 or together is None or together == self._session.study.default:
-            return single if single is not None else params
-        rounds = self._rounds(JOINT, [params, together])
-        cost = rounds.cost(1)
-        good = cost is not None and rounds.keeps_limits(1) and cost <= max(IDLE, rounds.unsure())
-        return together if good else single if single is not None else params
+            offer = with_default(self._session, fewer[-1], name)
+            if offer is not None and offer != self._session.study.default:
+                names.append(name)
+                fewer.append(offer)
+        if len(fewer) <= 2 or _is_idle(self._rounds(JOINT, [params, fewer[-1]]), 1):
+            return fewer[-1], {}
+        rounds = self._rounds(SOME, fewer)
+        back = max((i for i in range(2, len(fewer) - 1) if _is_idle(rounds, i)), default=1)
+        before, after = rounds.cost(back), rounds.cost(back + 1)
+        change = None if before is None or after is None else before - after
+        clear = change is not None and change < -max(IDLE, rounds.unsure())
+        return fewer[back], {names[back + 1]: change} if change is not None and clear else {}
 
     def _rounds(self, kind: str, settings: Sequence[Params]) -> Rounds:
         """As many rounds as it takes to tell, or as there may be; those in the journal are not run again."""
@@ -225,6 +243,12 @@ def values_of(session: Session, name: str) -> list[Value]:
         return list(knob.choices)
     found = (space.from_unit(np.full(space.dim, at)) for at in np.linspace(0.0, 1.0, LOOKED_AT))
     return list(dict.fromkeys(one[name] for one in found if name in one))
+
+
+def _is_idle(table: Rounds, place: int) -> bool:
+    """Whether a setting runs, keeps the limits, and is as good as the first one."""
+    cost = table.cost(place)
+    return cost is not None and table.keeps_limits(place) and cost <= max(IDLE, table.unsure())
 
 
 def _can_be_told(table: Rounds, settings: int) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +23,7 @@ ALIASES = {
 EXAMPLES = "time_s:min, 'speed:max=regex:([0-9.]+) MB/s' or 'size:min<=1.05 default=size:{scratch}/out'"
 _NAME = re.compile(r"[\w.%/-]+")
 _WORDS = re.compile(r"(?P<goal>\w*)\s*(?:(?P<sign><=|>=)(?P<limit>[^=]+?))?\s*(?:=\s*(?P<source>.*))?", re.DOTALL)
+_LIMIT = re.compile(r"(?P<name>[\w.%/-]+)\s*(?P<sign><=|>=)\s*(?P<value>[^=]+)")
 SMALLEST_TIME_S = 1e-6  # a CPU time of zero has no logarithm
 
 
@@ -68,9 +69,17 @@ class MetricSource:
         if metric.weight or limit is None:
             said.append(f"as {'low' if low else 'high'} as possible")
         if limit is not None:
-            of_default = " times the default's" if limit.relative else ""
-            said.append(f"at {'most' if low else 'least'} {limit.value:g}{of_default}")
+            said.append(self.limit_words)
         return ", ".join(said)
+
+    @property
+    def limit_words(self) -> str:
+        """As "at most 1.05 times the default's"; empty where there is no limit."""
+        limit = self.metric.limit
+        if limit is None:
+            return ""
+        of_default = " times the default's" if limit.relative else ""
+        return f"at {'most' if self.metric.direction == 'min' else 'least'} {limit.value:g}{of_default}"
 
 
 def split_metric(text: str) -> tuple[str, str]:
@@ -84,6 +93,28 @@ def split_metric(text: str) -> tuple[str, str]:
         name, equals, source = text.partition("=")
         return name, f"min{equals}{source}"
     return name, rest
+
+
+def with_limits(metrics: Mapping[str, Any], limits: Sequence[str]) -> dict[str, Any]:
+    """Metrics as a study file has them, with limits that were given apart: `size<=1.05 default`, `fps>=30`.
+
+    >>> with_limits({"time_s": "min", "size": "min=size:out"}, ["size<=1.05 default", "memory_mb<=500"])
+    {'time_s': 'min', 'size': 'min<=1.05 default=size:out', 'memory_mb': 'min<=500'}
+    """
+    found = dict(metrics) or {"time_s": "min"}
+    for text in limits:
+        match = _LIMIT.fullmatch(text.strip())
+        if match is None:
+            raise InvalidSpace(f"--limit must look like 'size<=1.05 default', memory_mb<=500 or fps>=30, got {text!r}")
+        name, sign, value = match["name"], match["sign"], match["value"]
+        spec = _WORDS.fullmatch(given) if isinstance(given := found.get(name, ""), str) else None
+        if spec is None or spec["sign"]:
+            raise InvalidSpace(f"--limit {text}: metric {name!r} has a limit or a table of its own; change that")
+        if sign == "<=" and spec["goal"] == "max":
+            raise InvalidSpace(f"--limit {text}: {name!r} is to be high ({name}:max), so its limit is {name}>=...")
+        source = f"={spec['source']}" if spec["source"] else ""
+        found[name] = f"{'min' if sign == '<=' else 'max'}{sign}{value}{source}"
+    return found
 
 
 def metric_of(name: str, spec: object) -> MetricSource:
@@ -140,8 +171,18 @@ def _spec_of(name: str, text: str) -> dict[str, object]:
     if limit:
         relative = "default" in limit
         word = ("at_most" if relative else "max") if sign == "<=" else ("at_least" if relative else "min")
-        fields[word] = " ".join(limit.replace("default", " default").split()) if relative else _number(limit)
+        fields[word] = " ".join(limit.replace("default", " default").split()) if relative else _limit(name, limit)
     return fields
+
+
+def _limit(name: str, text: str) -> float:
+    try:
+        return _number(text)
+    except InvalidValue as reason:
+        raise InvalidSpace(
+            f"the limit of metric {name!r} must be a number, as in {name}:min<=200, or a share of the default's, as in"
+            f" '{name}:min<=1.05 default', got {text!r}"
+        ) from reason
 
 
 def _pattern(detail: str) -> re.Pattern[str]:

@@ -2,7 +2,7 @@
 
 Entrants are what the tuner recommends, what came out best, and the recommendation with the knobs that seem to do
 nothing back at their defaults. The simplest of those that are as good as the best goes into the final comparison; the
-default, unless it is clearly behind.
+default, unless it is clearly behind, or was far behind in the search.
 """
 
 import math
@@ -24,6 +24,7 @@ ROUNDS = 3  # in each, every entrant runs once
 MOST_INPUTS = 8  # with more of them, inputs have the recommendation without a play-off
 IDLE = 0.01  # share of the cost: a knob that changes less is left at its default
 CLEAR = 2.0  # deviations by which a setting must beat the default
+FAR = 4.0  # deviations of one run: what was so much better in the search is compared, however noisy the play-off was
 UNKNOWN_NOISE = 0.05  # deviation of log(cost), where no setting ran twice
 
 
@@ -128,10 +129,19 @@ def winner(
         return entrants[-1 if table.cost(0) is None else 0]
     best = min(costs.values())
     unsure = table.unsure()
-    if 0 in costs and costs[0] - best <= max(IDLE, CLEAR * unsure):
+    clear = 0.0 if _was_far_ahead(session, case, entrants) else CLEAR
+    if 0 in costs and costs[0] - best <= max(IDLE, clear * unsure):
         return entrants[0]
-    as_good = [i for i, cost in costs.items() if cost - best <= max(IDLE, unsure)]
+    as_good = [i for i, cost in costs.items() if i and cost - best <= max(IDLE, unsure)]
     return entrants[min(as_good, key=lambda i: (_moved(entrants[i], entrants[0]), costs[i]))]
+
+
+def _was_far_ahead(session: Session, case: Case, entrants: Sequence[Params]) -> bool:
+    """Whether an entrant came out so much better than the default in the search that noise does not explain it."""
+    own = _own_runs(session, case)
+    tried = _scores(session, own)
+    costs = [tried[key].cost for params in entrants[1:] if (key := _key(params)) in tried]
+    return min(costs, default=0.0) < -FAR * _noise(session, own)
 
 
 class Rounds:
@@ -190,6 +200,22 @@ def known_rounds(session: Session, kind: str) -> dict[tuple[int, int], dict[str,
     """(case, round) -> the journal's line of it."""
     after = len(session.runs)
     return {(e["case"], e["round"]): e for e in session.journal.of_kind_now(kind) if e["after"] == after}
+
+
+def never_kept(session: Session, cases: Sequence[Case]) -> str:
+    """The limit that no run kept in these cases, in words: "errors at most 3"; empty where each was kept by some."""
+    study = session.study
+    runs = [(run, case) for case in cases for run in _own_runs(session, case)]
+    for name, source in study.metrics.items():
+        if source.limit_words and runs and not any(_keeps(session, case, run, name) for run, case in runs):
+            return f"{name} {source.limit_words}"
+    return ""
+
+
+def _keeps(session: Session, case: Case, run: Run, name: str) -> bool:
+    usual = [one.metrics or {} for one in _own_runs(session, case) if one.params == session.study.default]
+    metric = session.study.metrics[name].metric
+    return not metric.breaks((run.metrics or {})[name], _level(usual, session.study)[name])
 
 
 def _own_runs(session: Session, case: Case) -> list[Run]:

@@ -21,6 +21,8 @@ MOST_NAMED = 8  # inputs whose best run is told in words
 
 COLOURS: Mapping[Outcome, str] = {"better": "good", "worse": "bad", "same": "", "default": "", "untested": ""}
 
+EFFECTS = {"ratio": "times", "difference": "difference from"}  # of an effect, before "the default"
+
 
 def as_html(result: TuneResult, shown: Callable[[Params], str], finished: bool = True) -> str:
     """The whole page, with nothing to fetch; `shown` writes what runs with some settings."""
@@ -143,9 +145,11 @@ def _comparison(result: TuneResult) -> list[str]:
             if len(result.situations) > 1 and (one := found.verdict.effects.get(name)) is not None
         ]
         rows.append(("all situations" if rows else name, overall, COLOURS[result.verdict.outcome]))
-        what = f"{name}: times the default" if overall.kind == "ratio" else f"{name}: difference from the default"
-        neutral = overall.neutral
-        body.append(forest([(label, e.value, e.low, e.high, kind) for label, e, kind in rows], what, neutral))
+        for kind, what in EFFECTS.items():  # zero in one situation alone: a ratio here, a difference there
+            own = [(label, e.value, e.low, e.high, colour) for label, e, colour in rows if e.kind == kind]
+            body += [forest(own, f"{name}: {what} the default", 1.0 if kind == "ratio" else 0.0)] if own else []
+    verdicts = [result.verdict, *(found.verdict for found in result.situations)]
+    methods = {one.method for verdict in verdicts for one in verdict.effects.values()} or {METHOD}
     failures = ""
     if result.verdict.failed_default or result.verdict.failed_recommended:
         failures = (
@@ -154,7 +158,7 @@ def _comparison(result: TuneResult) -> list[str]:
         )
     body.append(
         f'<p class="note">{len(result.pairs)} pairs of default and recommendation, run back to back, in random order.'
-        f" Dots are mean ratios, lines their 95% intervals ({METHOD}).{failures}</p>"
+        f" Dots are means, lines their 95% intervals ({' and '.join(sorted(methods))}).{failures}</p>"
     )
     return body
 
@@ -243,7 +247,9 @@ def _method(result: TuneResult) -> str:
                 f"A suggestion that takes clearly longer than the {rival} would is stopped early, at that one's"
                 f" expected time and a quarter, or what noise asks for; it is learned as at least that slow{then}."
             )
-        lines.append(f"A run fails if it takes longer than {limit}, or if its exit code is not zero.")
+        by_code = any(source.kind == "exit" for source in study.metrics.values())
+        code = "" if by_code else ", or if its exit code is not zero"
+        lines.append(f"A run fails if it takes longer than {limit}{code}.")
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 

@@ -12,7 +12,8 @@ from rasp_tuner.space import Params
 from rasp_tuner.tune.knob_shares import KnobShare, Shares, expected_shares, with_final_pairs
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.paired_comparison import PairedRun
-from rasp_tuner.tune.situations import CaseGroup
+from rasp_tuner.tune.playoff import never_kept
+from rasp_tuner.tune.situations import Case, CaseGroup
 from rasp_tuner.tune.study import TuneStudy
 from rasp_tuner.tune.verdict import Verdict, goals_of, is_ahead, judge, main_effect, ratio_words
 
@@ -87,7 +88,7 @@ class TuneResult:
         lines = [f"{self.study.name}: {headline(self)}"]
         for name, effect in self.verdict.effects.items():
             what = "times the default" if effect.kind == "ratio" else "difference from the default"
-            lines.append(f"  {name}: {ratio_words(effect)} {what}, {effect.pairs} pairs ({METHOD})")
+            lines.append(f"  {name}: {ratio_words(effect)} {what}, {effect.pairs} pairs ({effect.method})")
         lines.append(f"  default: {settings_words(self.study.default)}")
         for result in self.situations:
             where = "use" if len(self.situations) == 1 else f"use for {result.situation.label}"
@@ -134,12 +135,15 @@ def conclude(
     compared = [group for group in groups if group]
     overall = judge(compared, study.metrics)
     if not any(situation.params != study.default for situation in situations):
-        overall = Verdict("default", "no setting was found that is better than the default: keep it", {})
+        overall = Verdict("default", _nothing_found(session, [c for one in situations for c in one.cases]), {})
     results = []
     for situation, group in zip(situations, groups, strict=True):
         verdict = judge([group], study.metrics)
         if situation.params == study.default:
-            verdict = Verdict("default", "keep the default", {})
+            missed = never_kept(session, situation.cases)
+            verdict = Verdict(
+                "default", f"no run kept {missed}: keep the default" if missed else "keep the default", {}
+            )
         open_ = verdict.outcome in ("same", "untested")
         ahead = verdict.outcome == "untested" or is_ahead(verdict, study.metrics)
         good = verdict.outcome == "better" or (open_ and ahead and overall.outcome in ("better", "untested"))
@@ -152,6 +156,13 @@ def conclude(
     return TuneResult(study, folder, list(session.runs), results, list(pairs), overall, words)
 
 
+def _nothing_found(session: Session, cases: Sequence[Case]) -> str:
+    missed = never_kept(session, cases)
+    if missed:
+        return f"no run kept the limit {missed}, the default neither: allow more, or give other knobs or more steps"
+    return "no setting was found that is better than the default: keep it"
+
+
 def _shares(
     session: Session, situation: CaseGroup, verdict: Verdict, use: Params, measured: Shares
 ) -> tuple[KnobShare, ...]:
@@ -161,8 +172,7 @@ def _shares(
     known = measured.get(case.input) if len(situation.cases) == 1 else None
     found = known if known is not None else expected_shares(session, case, use)
     effect = main_effect(verdict.effects, goals_of(session.study.metrics))
-    ratio = effect.value if effect is not None and effect.kind == "ratio" else None
-    return tuple(with_final_pairs(found, ratio))
+    return tuple(with_final_pairs(found, effect))
 
 
 def _effects(verdict: Verdict) -> dict[str, Any]:

@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rasp_tuner.gain.versus_default import LEVEL
+from rasp_tuner.gain.versus_default import LARGEST_LOG, LEVEL
 from rasp_tuner.page.words import number_words
 from rasp_tuner.report.paired import Effect, effect
 from rasp_tuner.tune.metric_sources import MetricSource
 from rasp_tuner.tune.paired_comparison import PairedRun
 from rasp_tuner.types import LIMIT_KEPT
 
+KEEP = "worse: keep the default; "
+LEAST_RATIO = 1e-3  # of the default's value: below, a cost falls no longer as the logarithm, which zero has not
 Outcome = Literal["better", "same", "worse", "default", "untested"]
 
 
@@ -38,11 +40,12 @@ def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSou
     counts = len(pairs), *failed
     found = main_effect(effects, goals)
     said = "every run failed" if found is None else effect_words(found, *_kind_of(goals))
+    beside = said.removeprefix(KEEP)  # where something else decides
     for outcome, reason in (_by_failures(pairs), _by_limits(pairs, metrics)):
         if outcome == "worse":
-            return Verdict("worse", f"worse: keep the default; {reason}", effects, *counts)
+            return Verdict("worse", f"{KEEP}{reason}", effects, *counts)
         if outcome == "better":
-            return Verdict("better", f"{reason}; where both ran: {said}", effects, *counts)
+            return Verdict("better", f"{reason}; where both ran: {beside}", effects, *counts)
     if found is None:
         return Verdict("same", f"no difference can be shown: {said}", effects, *counts)
     lower = found.value < found.neutral
@@ -124,7 +127,7 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
             f"no difference can be shown: between {_share(1 - found.low)} {lower} and {_share(found.high - 1)} {higher}"
         )
     word = lower if found.value < found.neutral else higher
-    keep = "worse: keep the default; " if (found.value < found.neutral) != (direction == "min") else ""
+    keep = KEEP if (found.value < found.neutral) != (direction == "min") else ""
     if found.kind == "difference":
         sizes = sorted(abs(x) for x in (found.low, found.high))
         return f"{keep}{word} by {number_words(abs(found.value))} ({' to '.join(map(number_words, sizes))})"
@@ -173,7 +176,8 @@ def _effects(
     for name in metrics:
         if (one := effect([[(d[name], r[name]) for d, r in group] for group in both])) is not None:
             found[name] = one
-    if len(goals) > 1 and (whole := effect([[(1.0, _cost(d, r, goals)) for d, r in g] for g in both])) is not None:
+    ratios = [[(1.0, math.exp(min(log_cost(d, r, goals), LARGEST_LOG))) for d, r in group] for group in both]
+    if len(goals) > 1 and (whole := effect(ratios)) is not None:
         found["objective"] = whole
     return found
 
@@ -190,26 +194,34 @@ def _strata(pairs: Sequence[PairedRun]) -> list[list[PairedRun]]:
 
 
 def log_cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> float:
-    """The logarithm of the same; of a metric that is not positive, the difference as a share of the larger value."""
+    """The logarithm of several metrics as one ratio, their weighted geometric mean: below 0 is better than the default.
+
+    A metric may be zero or less: the more it falls, the lower the cost.
+
+    >>> from rasp_tuner.tune.metric_sources import metric_of
+    >>> errors = {"errors": metric_of("errors", "min")}
+    >>> [round(log_cost({"errors": 3.0}, {"errors": e}, errors), 1) for e in (6.0, 3.0, 1.0, 0.0, -3.0)]
+    [0.7, 0.0, -1.1, -6.9, -7.9]
+    >>> [round(log_cost({"errors": 0.0}, {"errors": e}, errors), 1) for e in (6.0, 1.0, 0.0)]
+    [3.5, 1.9, 0.0]
+    """
     total = 0.0
     for name, source in metrics.items():
-        d, r = default[name], other[name]
-        apart = math.log(r / d) if d > 0.0 and r > 0.0 else (r - d) / (max(abs(d), abs(r)) or 1.0)
-        total += source.metric.sign * source.metric.weight * apart
+        total += source.metric.sign * source.metric.weight * _apart(default[name], other[name])
     return total / sum(source.metric.weight for source in metrics.values())
+
+
+def _apart(default: float, other: float) -> float:
+    """By how much a value is above the default's; its logarithm where both are positive."""
+    if default > 0.0:
+        ratio = other / default
+        return math.log(max(ratio, LEAST_RATIO)) + min(ratio - LEAST_RATIO, 0.0)
+    if default < 0.0:
+        return (other - default) / -default
+    return math.copysign(1.0 + math.asinh(abs(other)), other) if other else 0.0  # zero has no scale
 
 
 def keeps_limits(found: Mapping[str, float], default: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> bool:
     """Whether one run keeps every limit, where the default comes to these values."""
     limited = {name: source.metric for name, source in metrics.items() if source.metric.limit is not None}
     return not any(metric.breaks(found[name], default.get(name)) for name, metric in limited.items())
-
-
-def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> float:
-    """Several metrics as one ratio: their weighted geometric mean, below one where the recommendation is better."""
-    total = 0.0
-    for name, source in metrics.items():
-        if default[name] <= 0.0 or other[name] <= 0.0:
-            continue  # has no ratio: the others decide
-        total += source.metric.sign * source.metric.weight * math.log(other[name] / default[name])
-    return math.exp(total / sum(source.metric.weight for source in metrics.values()))
