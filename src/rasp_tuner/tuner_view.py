@@ -402,11 +402,9 @@ class TunerView:
                 [] if isinstance(self._encoder, ContextShield) else self._contexts_on_record(export.MOST_TREE_CONTEXTS)
             )
             situations = [export.seen_situation(fields, seen, decode(seen), known) for seen in kept]
-            if explore and fields and (isinstance(self._encoder, ContextShield) or not self._record.keeps_context):
-                raise InvalidValue(
-                    "contexts behind a shield, and those of more than 32 numbers, are not kept: give some, as in"
-                    " export(path, explore=True, contexts=[...])"
-                )
+            why = self.why_no_policy()
+            if explore and why is not None and self.why_no_policy(contexts_given=True) is None:
+                raise InvalidValue(f"explore: {why}")
         recommended = (lambda _: self._default) if explore and self._frozen_at_default else self._recommended
         parts = (self._space, self._default, self._optimizer, recommended, fields, self._lineage.total)
         explored = None
@@ -423,6 +421,7 @@ class TunerView:
             )
         return export.policy_of(export.Source(*parts, explored), situations, most)
 
+<<<<<<< HEAD
     def _would_ask(self, seen: Array, rng: np.random.Generator) -> Array:
         """What the next ask in a context [d_c] would give, if it drew from `rng`."""
         first = not self._ledger.issued and not self._lineage.held
@@ -434,6 +433,49 @@ class TunerView:
         from rasp_tuner.policy import explore as exploring
 
         return exploring.why_not(self._preset, self._max_change)
+=======
+    def why_no_policy(self, contexts_given: bool = False) -> str | None:
+        """Why no policy can explore for this tuner; None: one can."""
+        forgets = isinstance(self._encoder, ContextShield) or not self._record.keeps_context
+        for refused, why in (
+            (self._preset.name == "paper", 'preset "paper" forecasts nothing, so that no stake is known'),
+            (self.searches, 'goal "find" tries settings whatever they cost, which is not for those who use them'),
+            (self._max_change is not None, "max_change holds from one run to the next, which no key knows"),
+            (
+                self._encoder.dim > 0 and forgets and not contexts_given,
+                "contexts behind a shield, and those of more than 32 numbers, are not kept: give some, as in"
+                " export(path, explore=True, contexts=[...])",
+            ),
+        ):
+            if refused:
+                return why
+        return None
+
+    def _explore(self, explore: bool | int, salt: str | None) -> "Explore":
+        """How a policy explores: as this tuner would."""
+        from rasp_tuner.policy.explore import LEAST_DEFAULT, Explore
+
+        outcomes = None if explore is True else whole("explore", explore, 1, 2**50)
+        if salt is not None and (not isinstance(salt, str) or not salt):
+            raise InvalidValue(f"salt must be a text, got {show(salt)}")
+        if (why := self.why_no_policy(contexts_given=True)) is not None:
+            raise InvalidValue(f"explore: {why}; export without it")
+        first, budget = not self._ledger.issued and not self._lineage.held, self.budget()
+
+        def asked(seen: Array, rng: np.random.Generator) -> Array:
+            proposal = None if first else self._optimizer.propose(seen, self._current, rng)
+            return self._default if proposal is None else self._space.nearest(proposal.point)[1]
+
+        return Explore(
+            None if self._frozen else asked,
+            self._optimizer.model.stake,
+            self._preset.constants.get("budget"),
+            LEAST_DEFAULT if self._holdout is None else self._holdout,
+            0.0 if budget is None else max(budget.left, 0.0),
+            outcomes,
+            named(self._lineage.seed, list(self._space.knobs)) if salt is None else salt,
+        )
+>>>>>>> w7-edge-wide
 
     def explain(self, id: str, *, visits: bool = True) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words.

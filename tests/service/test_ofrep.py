@@ -325,6 +325,9 @@ def test_a_study_that_no_policy_can_explore_is_asked_with_a_lease_among_all_flag
     flag = whole_flag(client, slow["name"], HOST)
     assert (flag["variant"], "leaseUntil" in flag["metadata"]) == ("s0", True)
     assert whole_flag(client, slow["name"], HOST) == flag
+    wide = {**STUDY, "name": f"{name}-wide", "context": [f"c{i}" for i in range(33)]}
+    assert client.post("/v1/studies", json=wide).status_code == 201
+    assert whole_flag(client, wide["name"], {**HOST, **dict.fromkeys(wide["context"], 1.0)})["variant"] == "s0"
 
 
 def test_knobs_that_are_null_or_not_there_leave_the_value_to_the_caller(study):
