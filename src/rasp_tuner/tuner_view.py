@@ -47,6 +47,9 @@ SCREENED_CONTEXTS = 40  # different ones of which is told what would be lost wit
 MOST_CONTEXTS = 200  # different ones that situations are made of
 
 
+NOT_KEPT = "contexts behind a shield, and those of more than 32 numbers, are not kept"
+
+
 @methods_on_one_thread
 class TunerView:
     """The half of a Tuner that only reads."""
@@ -402,9 +405,8 @@ class TunerView:
                 [] if isinstance(self._encoder, ContextShield) else self._contexts_on_record(export.MOST_TREE_CONTEXTS)
             )
             situations = [export.seen_situation(fields, seen, decode(seen), known) for seen in kept]
-            why = self.why_no_policy()
-            if explore and why is not None and self.why_no_policy(contexts_given=True) is None:
-                raise InvalidValue(f"explore: {why}")
+            if explore and self._encoder.dim and self._forgets_contexts:
+                raise InvalidValue(f"explore: {NOT_KEPT}: give some, as in export(path, explore=True, contexts=[...])")
         recommended = (lambda _: self._default) if explore and self._frozen_at_default else self._recommended
         parts = (self._space, self._default, self._optimizer, recommended, fields, self._lineage.total)
         explored = None
@@ -421,61 +423,24 @@ class TunerView:
             )
         return export.policy_of(export.Source(*parts, explored), situations, most)
 
-<<<<<<< HEAD
     def _would_ask(self, seen: Array, rng: np.random.Generator) -> Array:
         """What the next ask in a context [d_c] would give, if it drew from `rng`."""
         first = not self._ledger.issued and not self._lineage.held
         proposal = None if first else self._optimizer.propose(seen, self._current, rng)
         return self._default if proposal is None else self._space.nearest(proposal.point)[1]
 
+    @property
+    def _forgets_contexts(self) -> bool:
+        return isinstance(self._encoder, ContextShield) or not self._record.keeps_context
+
     def why_no_policy(self) -> str | None:
         """Why no policy can explore for this tuner; None: one can."""
         from rasp_tuner.policy import explore as exploring
 
-        return exploring.why_not(self._preset, self._max_change)
-=======
-    def why_no_policy(self, contexts_given: bool = False) -> str | None:
-        """Why no policy can explore for this tuner; None: one can."""
-        forgets = isinstance(self._encoder, ContextShield) or not self._record.keeps_context
-        for refused, why in (
-            (self._preset.name == "paper", 'preset "paper" forecasts nothing, so that no stake is known'),
-            (self.searches, 'goal "find" tries settings whatever they cost, which is not for those who use them'),
-            (self._max_change is not None, "max_change holds from one run to the next, which no key knows"),
-            (
-                self._encoder.dim > 0 and forgets and not contexts_given,
-                "contexts behind a shield, and those of more than 32 numbers, are not kept: give some, as in"
-                " export(path, explore=True, contexts=[...])",
-            ),
-        ):
-            if refused:
-                return why
-        return None
-
-    def _explore(self, explore: bool | int, salt: str | None) -> "Explore":
-        """How a policy explores: as this tuner would."""
-        from rasp_tuner.policy.explore import LEAST_DEFAULT, Explore
-
-        outcomes = None if explore is True else whole("explore", explore, 1, 2**50)
-        if salt is not None and (not isinstance(salt, str) or not salt):
-            raise InvalidValue(f"salt must be a text, got {show(salt)}")
-        if (why := self.why_no_policy(contexts_given=True)) is not None:
-            raise InvalidValue(f"explore: {why}; export without it")
-        first, budget = not self._ledger.issued and not self._lineage.held, self.budget()
-
-        def asked(seen: Array, rng: np.random.Generator) -> Array:
-            proposal = None if first else self._optimizer.propose(seen, self._current, rng)
-            return self._default if proposal is None else self._space.nearest(proposal.point)[1]
-
-        return Explore(
-            None if self._frozen else asked,
-            self._optimizer.model.stake,
-            self._preset.constants.get("budget"),
-            LEAST_DEFAULT if self._holdout is None else self._holdout,
-            0.0 if budget is None else max(budget.left, 0.0),
-            outcomes,
-            named(self._lineage.seed, list(self._space.knobs)) if salt is None else salt,
-        )
->>>>>>> w7-edge-wide
+        why = exploring.why_not(self._preset, self._max_change)
+        if why is None and self._encoder.dim and self._forgets_contexts:
+            return NOT_KEPT
+        return why
 
     def explain(self, id: str, *, visits: bool = True) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words.
