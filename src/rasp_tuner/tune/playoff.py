@@ -24,7 +24,7 @@ ROUNDS = 3  # in each, every entrant runs once
 MOST_INPUTS = 8  # with more of them, inputs have the recommendation without a play-off
 IDLE = 0.01  # share of the cost: a knob that changes less is left at its default
 CLEAR = 2.0  # deviations by which a setting must beat the default
-FAR = 4.0  # deviations of one run: what was so much better in the search is compared, however noisy the play-off was
+FAR, LARGE = 4.0, 0.25  # deviations of one run, and of log(cost): what was so much better in the search is compared
 UNKNOWN_NOISE = 0.05  # deviation of log(cost), where no setting ran twice
 
 
@@ -141,7 +141,8 @@ def _was_far_ahead(session: Session, case: Case, entrants: Sequence[Params]) -> 
     own = _own_runs(session, case)
     tried = _scores(session, own)
     costs = [tried[key].cost for params in entrants[1:] if (key := _key(params)) in tried]
-    return min(costs, default=0.0) < -FAR * _noise(session, own)
+    noise = max(_noise(session, own), session.noise() or 0.0)  # few repeats may agree by luck
+    return min(costs, default=0.0) < -max(FAR * noise, LARGE)
 
 
 class Rounds:
