@@ -185,11 +185,27 @@ def test_the_first_value_may_be_below_zero():
     assert asked == switches({"ms": LOWER}, lambda value: -value)[0]
 
 
-@pytest.mark.parametrize(("knob", "scale"), [(Int(0, 40), "log"), (Float(0, 40), "linear")])
-def test_effects_of_levels_are_factors_those_of_continuous_knobs_differences(knob, scale):
-    tuner = Tuner({"a": knob, "b": Float(0, 40)}, {"ms": "min"})
+def test_levels_in_order_that_are_many_are_no_switches():
+    tuner = Tuner({"a": Int(0, 40), "b": Int(0, 40), "c": Int(0, 1)}, {"ms": "min"})
     tuner.tell(tuner.ask().id, {"ms": 1.0})
-    assert tuner.scales == {"ms": scale}
+    assert tuner.scales == {"ms": "linear"}
+
+
+def test_a_cost_that_goes_to_zero_is_found_where_knobs_have_levels():
+    """Its logarithm has no bottom: with it, the best recommended of these costs 2 on average."""
+    found = []
+    for seed in range(4):
+        space = {"x": Float(-3, 3), "y": Int(1, 15), "z": Float(0, 3, step=0.25)}
+        tuner = Tuner(space, {"cost": "min"}, default={"x": 0.0, "y": 3, "z": 1.5}, seed=seed)
+
+        def cost(params):
+            return (params["x"] - 1.5) ** 2 + abs(params["y"] - 6) + params["z"]
+
+        for _ in range(40):
+            s = tuner.ask()
+            tuner.tell(s.id, {"cost": cost(s.params)})
+        found.append(cost(tuner.recommend()))
+    assert np.mean(found) < 0.2
 
 
 def test_a_metric_that_falls_to_zero_is_linear_for_ever():

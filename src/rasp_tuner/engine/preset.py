@@ -9,6 +9,7 @@ from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gp.family import GpFamily
+from rasp_tuner.engine.gp.knobs import MOST_FEW
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES
 from rasp_tuner.engine.limited import LimitedEngine
 from rasp_tuner.engine.limits import LimitModel
@@ -29,6 +30,9 @@ DEFAULT: Settings = {
     "find": False,  # whether only the end counts, not what runs on the way cost
     "quadratic": False,  # whether a single continuous knob has quadratics too, as in a fleet
 }
+
+
+SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from which on effects are taken for factors
 
 
 def _check(key: str, value: object) -> Setting:
@@ -68,7 +72,13 @@ def _build(
 def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics: Metrics) -> Engine:
     family: Family[Any]
     discrete = [levels is not None for levels in layout.levels]
-    objective = Objective(metrics, logs_first=any(discrete))  # effects of options are factors
+    few = [levels is not None and len(levels) <= MOST_FEW for levels in layout.levels]
+    choices = [
+        own and levels is not None and len(levels) > 2
+        for own, levels in zip(layout.unordered, layout.levels, strict=True)
+    ]
+    switches = sum(a or b for a, b in zip(few, choices, strict=True)) / len(few)
+    objective = Objective(metrics, logs_first=switches >= SWITCHES)
     single = len(discrete) == 1 and not settings.quadratic  # any shape is learned from as few runs as a bowl
     if any(discrete) or settings.find or single:
         family = GpFamily(layout, context_dim, objective.columns, WINDOW_SAMPLES, settings.find)
