@@ -62,7 +62,7 @@ def test_in_a_real_ray(tmp_path):
         for part in range(1, 101):
             tune.report({"cost": COSTS[config["plan"]] * part / 100})
 
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     try:
         found = tune.Tuner(
             trainable,

@@ -410,7 +410,7 @@ class GpFamily:
         """Scales of contexts, hyperparameters and trust move a little now and then; the posterior follows."""
         s, stored, n = self._state, self._stored, self._stored.count
         now, last = s["clock"].tolist()
-        due = n >= FEWEST_SAMPLES and now - last >= refit_every(n, len(s["median"]))
+        due = n >= FEWEST_SAMPLES and now - last >= refit_every(int(now), len(s["median"]))
         if n >= FEWEST_SAMPLES and not due and self._fit is not None:
             self._fit = self._fitted()
             return
@@ -496,9 +496,9 @@ class GpFamily:
         }
 
 
-def refit_every(rows: int, context_dim: int) -> int:
-    """Samples between refits, whose cost grows with the cube of the rows, and with their square for each dimension."""
-    return 1 if rows < EARLY_SAMPLES else (2 if rows < 2 * EARLY_SAMPLES else 4) * (1 + context_dim // MOST_ROWS)
+def refit_every(samples: int, context_dim: int) -> int:
+    """Samples between refits, which move less the more is known; each dimension costs the square of the rows."""
+    return 1 if samples < EARLY_SAMPLES else (2 if samples < 2 * EARLY_SAMPLES else 4) * (1 + context_dim // MOST_ROWS)
 
 
 @lru_cache(maxsize=64)

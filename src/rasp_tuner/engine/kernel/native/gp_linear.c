@@ -75,7 +75,7 @@ WIDER int gp_factor(int64_t n, int64_t from, double *root, double *scratch) {
         for (int64_t r = i; r < end; r++) {
             double *row = root + r * n;
             const double *const same[] = {row, row, row, row};
-            double dots[4];
+            double dots[4] = {0.0};
             for (int64_t j = i; j <= r; j++) {
                 four_dots(j, root + j * n, same, dots);
                 if (j < r) row[j] = (row[j] - dots[0]) * by[j];
