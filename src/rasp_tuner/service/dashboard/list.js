@@ -3,7 +3,7 @@
 import { Refused, get } from "./api.js";
 import { h, write } from "./dom.js";
 import { verdict } from "./gains.js";
-import { ago, percent, signed, whole } from "./numbers.js";
+import { ago, percent, value, whole } from "./numbers.js";
 import { heard, linkIs, withKey } from "./shell.js";
 
 const EVERY_MS = 3_000;
@@ -150,6 +150,12 @@ const BADGES = {
   default: "At the default",
 };
 
+/** A gain in two words: beside "p99 ↓" a sign would leave open which way is good. */
+function inWords({ kind, value: gained }) {
+  const size = Math.abs(gained);
+  return `${kind === "share" ? percent(size) : value(size)} ${gained < 0 ? "worse" : "better"}`;
+}
+
 class Card {
   constructor({ name }) {
     this.state = h("span", { class: "badge" });
@@ -182,7 +188,7 @@ class Card {
     write(this.facts, `${whole(study.learned)} learned · ${whole(study.pending)} pending${failed}`);
     write(this.when, study.last_event_at ? ago(study.last_event_at, Date.now() / 1000) : "nothing yet");
     const gain = study.versus_default?.gain;
-    write(this.gain, gain ? (gain.kind === "share" ? percent(gain.value, true) : signed(gain.value)) : "");
+    write(this.gain, gain ? inWords(gain) : "");
     this.gain.dataset.verdict = verdict(gain);
     this.gain.title = study.versus_default?.words ?? "";
     const words = study.alerts;

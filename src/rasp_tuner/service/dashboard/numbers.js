@@ -28,10 +28,9 @@ export function signed(x) {
   return x > 0 ? `+${value(x)}` : value(x);
 }
 
-/** A share as a percentage, with its sign if wanted. */
-export function percent(x, sign = false) {
-  const rounded = Math.round(x * 1000) / 10;
-  return `${sign ? signed(rounded) : value(rounded)}%`;
+/** A share as a percentage. */
+export function percent(x) {
+  return `${value(Math.round(x * 1000) / 10)}%`;
 }
 
 /** What a tick says: short, and all ticks of an axis with as many decimals. */
