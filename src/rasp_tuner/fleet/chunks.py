@@ -38,7 +38,7 @@ class Chunks:
         def one(part: slice) -> Result:
             at = span(rows[part])
             taken = tuners.some(at)
-            with one_thread():
+            with self._device.queue(), one_thread():
                 result = change(taken, part)
             if keep != "nothing":
                 tuners.put(at, taken, only_records=keep == "records")

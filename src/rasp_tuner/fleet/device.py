@@ -1,6 +1,8 @@
 """Where a fleet computes: on the cores of this machine, or on a GPU."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rasp_tuner.base.checks import show
 from rasp_tuner.base.numerics import Array
@@ -11,7 +13,8 @@ from rasp_tuner.engine.kernel.native_batch import host_batch
 from rasp_tuner.engine.kernel.state import Dims, blank
 from rasp_tuner.errors import InvalidSpace, MissingExtra
 
-CPU_CHUNK, GPU_CHUNK = 250, 131_072  # tuners computed together: as many as a cache holds; as many as memory allows
+CPU_CHUNK, GPU_CHUNK = 250, 16_384  # tuners computed together: as many as a cache holds; as many as fill a GPU
+GPU_WORKERS = 8  # more wait for one another's Python
 
 
 class Device:
@@ -39,10 +42,22 @@ class Device:
 
     @property
     def workers(self) -> int:
-        """Threads that compute chunks side by side; a GPU has its own."""
-        if self._on_gpu:
-            return 1
-        return _cores() if self._threads is None else min(self._threads, _cores())
+        """Threads that compute chunks side by side: around a GPU, what is done on the host."""
+        cores = _cores() if self._threads is None else min(self._threads, _cores())
+        return min(cores, GPU_WORKERS) if self._on_gpu else cores
+
+    @contextmanager
+    def queue(self) -> Iterator[None]:
+        """Around what one worker computes: on a GPU it has a stream of its own, which is empty in the end."""
+        if not self._on_gpu:
+            yield
+            return
+        import torch
+
+        stream = torch.cuda.Stream(self.name)
+        with torch.cuda.stream(stream):
+            yield
+        stream.synchronize()
 
     def batch(self, dims: Dims, default: Array, size: int) -> Batch:
         """Tuners that know nothing, there."""
