@@ -174,7 +174,7 @@ def test_the_wheel_stays_small():
     """The wheel holds src/rasp_tuner, with the C files, which GPUs need; text compresses to about a third."""
     files = [file for file in SOURCE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     large = {file.stem: file.stat().st_size for file in files if file.stat().st_size > 40_000}
-    assert large.pop("libraspkernel", 0) < 700_000  # twice, of loops that exist for wider vectors; older compilers unroll more
+    assert large.pop("libraspkernel", 0) < 700_000  # loops for wider vectors are there twice; older compilers unroll
     assert large == {}
     with zipfile.ZipFile(io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as wheel:
         for file in files:
