@@ -54,7 +54,7 @@ class Device:
             return
         import torch
 
-        stream = torch.cuda.Stream(self.name)
+        stream: torch.cuda.Stream = torch.cuda.Stream(self.name)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
             yield
         stream.synchronize()
