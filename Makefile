@@ -63,7 +63,7 @@ demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, r
 
 # Three workers on two cores, since tests wait for servers; one BLAS thread each: more only wait for each other.
 test test-core test-all coverage: export OPENBLAS_NUM_THREADS := 1
-PYTEST = $(BIN)/pytest -n 3 --dist worksteal
+PYTEST = $(BIN)/pytest -n 3 --dist worksteal --durations=40 --durations-min=3
 
 test: $(READY) ## what a developer needs, in five minutes on two cores; warnings are errors
 	$(PYTEST) -m "not slow"

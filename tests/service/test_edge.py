@@ -39,8 +39,8 @@ def told(client, sequence=0, source="edge-1", *, of=None, study="web"):
 
 
 @pytest.fixture
-def client(database):
-    with running(database) as client:
+def client(sqlite):
+    with running(sqlite) as client:
         assert client.post("/v1/studies", json=STUDY).status_code == 201
         yield client
 

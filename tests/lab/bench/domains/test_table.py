@@ -302,10 +302,3 @@ def test_tables_without_a_stream_in_them_are_refused(tmp_path: Path, text: str, 
     path.write_text(text)
     with pytest.raises(InvalidValue, match=message):
         TableDomain(read_csv(path, ["a"], ["where"], ["time"]), {"time": "min"})
-
-
-def test_the_example_in_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    docs = Path(__file__).parents[4] / "docs" / "BENCHMARKS.md"
-    example = docs.read_text(encoding="utf-8").split("```python\n")[-1].split("```")[0]
-    exec(example, {})  # noqa: S102 - the documentation's own code
-    assert "{'threads': 4.0} " in capsys.readouterr().out
