@@ -58,7 +58,7 @@ class Tuner(TunerView):
     switching_cost what a change of settings costs, in units of the metric (of several: of their weighted mean, each in
                 deviations); settings then change only if the expected gain over ten steps exceeds it
     budget      share of the default's loss by which the sum of losses may exceed the default's, as far as the model
-                can tell, plus the budget of 200 steps as a start-up allowance; one run books at most three steps of
+                can tell, plus the budget of 300 steps as a start-up allowance; one run books at most two steps of
                 the default's loss; what was surely gained may be spent, too, so that 0 still explores, unlike
                 freeze(default=True). None, or no `default`: no budget
     guard       margin: once a little is known, avoids suggestions whose forecast, plus one deviation, is over the

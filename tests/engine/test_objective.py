@@ -281,3 +281,24 @@ def test_a_gap_is_a_share_of_the_default_on_any_scale():
         objective = Objective({"ms": Metric("min", scale=scale)})
         low, high = (float(objective.to_minimise({"ms": ms}) @ objective.weights) for ms in (200.0, 220.0))
         assert objective.relative(high - low, low) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_logarithms_are_taken_where_they_explain_more(seed):
+    """No context, no choices: p99 of a queue is a product of factors; a distance that vanishes has no logarithm."""
+
+    def after(steps, outcome):
+        knobs = {"pool": Int(2, 200, log=True), "batch": Int(1, 64, log=True)}
+        tuner = Tuner(knobs, {"ms": "min"}, default={"pool": 10, "batch": 4}, seed=seed)
+        rng = np.random.default_rng(seed)
+        for _ in range(steps):
+            s = tuner.ask()
+            tuner.tell(s.id, {"ms": outcome(apart(s.params), rng.normal())})
+        return tuner
+
+    def apart(params):
+        return np.log(params["pool"] / 40.0) ** 2 + 0.4 * np.log(params["batch"] / 16.0) ** 2
+
+    assert after(24, lambda gap, noise: 20.0 * np.exp(gap + 0.1 * noise)).scales == {"ms": "log"}
+    distance = after(80, lambda gap, noise: gap + 0.01 * abs(noise))
+    assert apart(distance.recommend()) < 0.05

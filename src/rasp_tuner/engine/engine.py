@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from rasp_tuner.base.common_constants import FEWEST_SAMPLES
 from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
 from rasp_tuner.base.state_checks import Field, broken, checked, under
 from rasp_tuner.base.threads import one_thread
@@ -480,7 +481,7 @@ class Engine:
         if belief is not None and measured and self.objective.may_rescale:
             surprise = 0.0 if forecast is None else error - forecast.mean  # levels are what came
             self.objective.observe_level(self.beside(belief, point).level + surprise)
-            changed |= due(self.objective.seen) and self._scale_changes()
+            changed |= self._scale_is_due() and self._scale_changes()
         if changed:
             self.family.reweigh(self.objective.weights)
         self._latest = None
@@ -497,15 +498,27 @@ class Engine:
 
     @one_thread()
     def _scale_changes(self) -> bool:
-        """Whether a metric changes its scale, by its latest samples; in NumPy also where families are compiled."""
-        recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
-        contexts, relevance = recent.contexts[latest], self.relevance()
-        counts = np.ones(contexts.shape[1]) if relevance is None else relevance
-        z = ContextMetric.of(contexts, float(len(contexts))).z(contexts, counts)
-        changes = self.objective.choose_scale(z, recent.losses[latest])
+        """Whether a metric changes its scale: by evidence, or by its latest samples, where those are all there is.
+
+        In NumPy also where families are compiled.
+        """
+        gain = None if self.objective.logs_first else self.family.logs_gain(self.objective.sign)
+        if gain is not None:
+            changes, why = self.objective.follow(gain), "it is explained better on this one"
+        else:
+            recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
+            contexts, relevance = recent.contexts[latest], self.relevance()
+            counts = np.ones(contexts.shape[1]) if relevance is None else relevance
+            z = ContextMetric.of(contexts, float(len(contexts))).z(contexts, counts)
+            changes = bool(self.objective.choose_scale(z, recent.losses[latest]))
+            why = "levels differ by factors between situations"
         if changes:
-            self._log_scales("levels differ by factors between situations")
-        return bool(changes)
+            self._log_scales(why)
+        return changes
+
+    def _scale_is_due(self) -> bool:
+        seen = self.objective.seen
+        return bool(due(seen)) or FEWEST_SAMPLES <= seen < FIRST_LOOK
 
     def _log_scales(self, why: str) -> None:
         scales = ", ".join(f"{name} {scale}" for name, scale in self.scales.items())

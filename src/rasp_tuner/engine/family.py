@@ -187,6 +187,12 @@ class Family(Stateful, Protocol[B]):
         `first`: whether this one comes first where order makes a difference; what comes out is the same for both.
         """
 
+    def logs_gain(self, sign: float) -> float | None:
+        """How much better the logarithms of the one metric are explained than its values: the logarithm of a ratio.
+
+        Losses have both as columns, times `sign`. None where nobody can tell.
+        """
+
     def remembered(self) -> Slots:
         """The situations in memory, as copies."""
 

@@ -32,7 +32,7 @@ from rasp_tuner.engine.scalar_or_batch import (
     rows_of,
     saved,
 )
-from rasp_tuner.engine.scale import levels_apart
+from rasp_tuner.engine.scale import LEAST_LOGS_GAIN, levels_apart
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable, reweighed
 from rasp_tuner.types import Direction, Metric, Scale
@@ -63,7 +63,7 @@ class Objective(MetricTable):
         self, metrics: Mapping[str, Metric | Direction], *, logs_first: bool = False, zero: Number = 0.0
     ) -> None:
         super().__init__(metrics)
-        n, self._zero, self._logs_first = numbers_of(zero), zero, logs_first
+        n, self._zero, self.logs_first = numbers_of(zero), zero, logs_first
         own = [(k, log) for k, metric in enumerate(self.metrics.values()) for log in _columns(metric.scale)]
         self.table = tuple(own)  # of each column: whose it is, and whether it is a logarithm
         self.linear = tuple((c, k) for c, (k, log) in enumerate(own) if not log)
@@ -215,7 +215,7 @@ class Objective(MetricTable):
 
     def forget(self) -> None:
         """Be as new, with the weights that metrics have now."""
-        vars(self).update(vars(Objective(self.metrics, logs_first=self._logs_first, zero=self._zero)))
+        vars(self).update(vars(Objective(self.metrics, logs_first=self.logs_first, zero=self._zero)))
 
     def restate(self, factors: Tensor, shifts: Tensor) -> None:
         """All losses so far become losses * factors + shifts, [C] or [B, C] each.
@@ -268,11 +268,22 @@ class Objective(MetricTable):
         looked = looked & n.logical_not(now) & n.logical_not(without if self.batch else bool(without))
         count, _, squares = self._levels
         spread = looked & (squares > LEVEL_SPREAD**2 * count)
-        changed = looked if self._logs_first else found_among(spread, levels_apart, contexts, logs, used)
+        changed = looked if self.logs_first else found_among(spread, levels_apart, contexts, logs, used)
         if n.any(changed):
             self.uses_log[0] = now | changed
             self.set_weights()
         return changed
+
+    def follow(self, logs_gain: float) -> bool:
+        """Of one tuner: compare its metric on the scale that the evidence is for; whether that is another one.
+
+        `logs_gain` is log evidence.
+        """
+        if abs(logs_gain) < LEAST_LOGS_GAIN or self.uses_log[0] == (logs_gain > 0.0):
+            return False
+        self.uses_log[0] = logs_gain > 0.0
+        self.set_weights()
+        return True
 
     def own_units(self, target: Number) -> Number:
         """A target as a loss in the metric's own units; of several metrics the target itself."""

@@ -1,5 +1,7 @@
 """Whether a metric is compared by its logarithm: where its levels differ by factors between situations.
 
+Where samples are kept, also where the evidence is for logarithms (gp/family.py).
+
 Contexts are in units of their metric (contexts/context_metric.py). B are tuners, n samples of each, of which those in
 use count.
 """
@@ -20,6 +22,7 @@ LEVEL_RATIO = 6.0  # of the whole variance to that within a situation
 ALIKE_GAP = -2.0 * math.log(ALIKE)  # squared: beyond, two contexts are of different situations
 SAME_GAP = 1e-9  # squared: rounding
 FIRST_LOOK = 2 * NEIGHBOURS  # samples
+LEAST_LOGS_GAIN = 2.0  # log evidence: values are compared as they are until their logarithms fit surely better
 LOOK_EVERY_STEPS = (4, 16, 64)  # up to so many times NEIGHBOURS of samples; the last for good
 
 

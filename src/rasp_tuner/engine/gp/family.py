@@ -43,6 +43,7 @@ from rasp_tuner.engine.gp.model import (
     Targets,
     ThetaPrior,
     climbed,
+    evidence,
     fitted,
     taken,
 )  # fmt: skip
@@ -66,6 +67,7 @@ FIND_BASELINES = 8.0  # situations whose default runs first where the best is lo
 BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did not run in such a situation
 UNREACHED = 64  # latest points kept that were asked for and ran as others
 TRUST_FROM_ROWS = 6  # on, rows are judged by the others
+SCALE_STEPS = 8  # of hyperparameters, where two scales are compared
 MERGE_STEPS = 25  # of hyperparameters that start anew
 MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
@@ -238,6 +240,28 @@ class GpFamily:
         for _ in range(MERGE_STEPS):
             self._state["clock"][1] = 0.0
             self._refit()
+
+    def logs_gain(self, sign: float) -> float | None:
+        """By evidence. Once there are more samples than rows can be stored, that is settled."""
+        if self.samples > MOST_ROWS:
+            return None
+        own = sign * self._stored["losses"][:, 1]
+        if (own < math.log(SMALLEST) + 1.0).any():  # a value of 0 or less, which may be a mistake
+            return -math.inf
+        values, logs = (self._log_density(column) for column in np.eye(2))
+        return logs - float(own.sum()) - values  # as a density of the values
+
+    def _log_density(self, weights: Array) -> float:
+        """Of what rows came to under other weights, up to a constant: hyperparameters climb anew from their prior."""
+        s, prior, knobs = self._state, self._prior, self._knobs
+        rows = self._rows()._replace(y=np.clip(self._stored["losses"] @ weights, -LARGEST, LARGEST))
+        metric, still = ContextMetric(s["median"], s["deviation"]), np.zeros(len(prior.mean))
+        ready = Ready.of(knobs, rows, metric)
+        start = Climb(prior.mean, still, still, 0)
+        climb, level, *_ = climbed(knobs, rows, metric, start, prior, 0.0, SCALE_STEPS, np.zeros(3), ready)
+        off = (climb.theta - prior.mean) / prior.deviation
+        found = evidence(knobs, rows, climb.theta, level, ready)
+        return found - 0.5 * float(off @ off) - len(rows.y) * math.log(ready.targets.unit)
 
     def remembered(self) -> Slots:
         s, last = self._stored, float(self._state["clock"][0]) - 1.0

@@ -476,6 +476,13 @@ def fitted(
     return Fit(knobs, rows, metric, weights, z, *parts, targets.unit, None, theta)
 
 
+def evidence(knobs: Knobs, rows: Rows, theta: Array, level: float, ready: Ready) -> float:
+    """The log evidence of the rows' targets, up to a constant, by these hyperparameters."""
+    weights, look = Weights.of(theta, knobs, level), numpy_pass if knobs.tables is None else native_pass
+    z = weighted(ready.bounded, weights.relevance)  # type: ignore[arg-type]  # it was made with all there is
+    return look(knobs, rows, ready.targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False).evidence
+
+
 def taken(
     knobs: Knobs,
     stored: StoredRows,

@@ -96,6 +96,9 @@ class QuadraticFamily:
         if not np.array_equal(self.tuners.weights[0], weights):
             self.reweigh(weights)
 
+    def logs_gain(self, sign: float) -> None:
+        del sign  # sums of values say nothing about their logarithms
+
     def remembered(self) -> Slots:
         return Slots(*remembered(self.tuners, 0))
 
