@@ -5,8 +5,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,23 +13,24 @@ from pathlib import Path
 import httpx
 import pytest
 
+from rasp_lab.reliability.harness import ForkedProcess, fork_rasp
+
 
 class Server:
     """`rasp serve` on a folder and a port of its own; can be stopped, killed and started again."""
 
     def __init__(self, data: Path) -> None:
         self.data, self.port = data, 0  # the system chooses a port, which it keeps
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedProcess | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> "Server":
-        words = ["-m", "rasp_tuner", "serve", "--data", str(self.data), "--port", str(self.port)]
         errors = Path(f"{self.data}.stderr")
-        with errors.open("wb") as file:
-            self.process = subprocess.Popen([sys.executable, *words], stderr=file)
+        errors.write_bytes(b"")
+        self.process = fork_rasp(["serve", "--data", str(self.data), "--port", str(self.port)], errors)
         until = time.monotonic() + 120
         while time.monotonic() < until:
             if found := re.search(r"http://[^ ]+:(\d+)", errors.read_text()):
