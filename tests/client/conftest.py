@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 from rasp_lab.reliability.harness import ForkedProcess, fork_rasp
+from tests.service.serving import is_ready
 
 
 class Server:
@@ -35,9 +35,8 @@ class Server:
         while time.monotonic() < until:
             if found := re.search(r"http://[^ ]+:(\d+)", errors.read_text()):
                 self.port = int(found[1])
-                with contextlib.suppress(httpx.TransportError):
-                    if httpx.get(f"{self.url}/readyz", trust_env=False).status_code == 200:
-                        return self
+                if is_ready(self.port):
+                    return self
             assert self.process.poll() is None, f"the server ended: {errors.read_text()}"
             time.sleep(0.05)
         raise AssertionError("the server is not ready after 120 s")

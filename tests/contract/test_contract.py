@@ -72,11 +72,12 @@ def sizes_of(tuner):
 
 
 WINDOWS = {  # preset, steps after which all its windows are full, all steps, an array and how long it is at least
-    "paper": (presets.paper(memory_size=60, replay_size=64), 200, 500, "memory/keys", 60),  # its networks are slow
+    "paper": (presets.paper(memory_size=60, replay_size=64), 200, 900, "memory/keys", 60),  # its networks are slow
     "default": (presets.default(), 600, 2_000, "family/keys", 192),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_memory_is_bounded_once_its_windows_are_full(name):
     """Every array and the heap stop growing, though contexts keep being new and many asks are never answered."""
@@ -100,8 +101,7 @@ def test_memory_is_bounded_once_its_windows_are_full(name):
         assert shape[1:] == sizes[early][array][1:], array
         assert not shape or shape[0] <= max(sizes[early][array][0], least + 8), array  # slots come and go in between
     assert sizes[steps][key][0] >= least
-    grown = blocks[steps] - blocks[early]  # the first look keeps about a hundred objects
-    assert grown < min(500, 0.8 * (steps - early))  # one a step would show
+    assert blocks[steps] - blocks[early] < 500  # the first look keeps about a hundred objects; one a step would show
     assert tuner.learned == sum(t % 3 != 0 for t in range(steps))
 
 
