@@ -146,7 +146,7 @@ def test_full_memories_are_merged_too():
     assert both.slots().last.min() == 0.0
 
 
-@pytest.mark.parametrize(("space", "wrong"), [("smooth", 0), ("discrete", 1)])
+@pytest.mark.parametrize(("space", "wrong"), [("smooth", 0), pytest.param("discrete", 1, marks=pytest.mark.slow)])
 def test_a_merged_tuner_knows_both_situations(space, wrong):
     """Of six merged Gaussian processes one takes two situations for ruggedness."""
     known = []

@@ -124,7 +124,7 @@ def test_bad_input_is_named(context, params, field):
 ASKED = st.tuples(st.floats(-10.0, 20.0), st.none() | st.floats(0.0, 10.0) | st.just(99.0))
 
 
-@pytest.mark.parametrize("kind", ["smooth", "limited"])
+@pytest.mark.parametrize("kind", ["smooth", pytest.param("limited", marks=pytest.mark.slow)])
 @settings(max_examples=12, deadline=None)
 @given(steps=st.integers(0, 12), asked=st.lists(ASKED, min_size=1, max_size=4))
 def test_asking_changes_no_bit_and_no_later_suggestion(kind, steps, asked):

@@ -5,15 +5,15 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
+
+from rasp_lab.reliability.harness import ForkedProcess, fork_rasp
+from tests.service.serving import is_ready
 
 
 class Server:
@@ -21,24 +21,22 @@ class Server:
 
     def __init__(self, data: Path) -> None:
         self.data, self.port = data, 0  # the system chooses a port, which it keeps
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedProcess | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> "Server":
-        words = ["-m", "rasp_tuner", "serve", "--data", str(self.data), "--port", str(self.port)]
         errors = Path(f"{self.data}.stderr")
-        with errors.open("wb") as file:
-            self.process = subprocess.Popen([sys.executable, *words], stderr=file)
+        errors.write_bytes(b"")
+        self.process = fork_rasp(["serve", "--data", str(self.data), "--port", str(self.port)], errors)
         until = time.monotonic() + 120
         while time.monotonic() < until:
             if found := re.search(r"http://[^ ]+:(\d+)", errors.read_text()):
                 self.port = int(found[1])
-                with contextlib.suppress(httpx.TransportError):
-                    if httpx.get(f"{self.url}/readyz", trust_env=False).status_code == 200:
-                        return self
+                if is_ready(self.port):
+                    return self
             assert self.process.poll() is None, f"the server ended: {errors.read_text()}"
             time.sleep(0.05)
         raise AssertionError("the server is not ready after 120 s")

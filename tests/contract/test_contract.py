@@ -77,6 +77,7 @@ WINDOWS = {  # preset, steps after which all its windows are full, all steps, an
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_memory_is_bounded_once_its_windows_are_full(name):
     """Every array and the heap stop growing, though contexts keep being new and many asks are never answered."""

@@ -325,7 +325,7 @@ NAMES = ["study", "context", "params", "suggestion", "limit", "offset", "find", 
 ARGUMENTS = st.dictionaries(st.sampled_from(NAMES), JSON, max_size=3)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(tool=st.sampled_from(READING + CHANGING), extra=ARGUMENTS, known=st.booleans())
 def test_whatever_the_arguments_the_answer_is_typed(reader, tool, extra, known):
     arguments = {"study": "checkout", **extra} if known and tool != "list_studies" else extra

@@ -95,6 +95,7 @@ def test_what_never_ran_is_said_to_be_missing():
     assert value_of(taken, "p99", plain).covered == pytest.approx(1.0, abs=0.5)
 
 
+@pytest.mark.slow
 def test_settings_of_a_leaf_are_compared_with_what_is_recommended_there():
     rng, worlds, held = np.random.default_rng(3), 150, []
     for _ in range(worlds):

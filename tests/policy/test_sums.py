@@ -41,7 +41,7 @@ def a_round(tuner, policy, rng, outcomes, noise):
     return total / outcomes
 
 
-@pytest.mark.parametrize("noise", [1.0, 30.0])
+@pytest.mark.parametrize("noise", [1.0, pytest.param(30.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("space", SPACES)
 def test_edges_learn_from_nothing_with_sums_alone(space, noise, tmp_path):
     """The default costs 33.8, the best 20.0; nobody ever asks the tuner for a decision."""

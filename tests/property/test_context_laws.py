@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rasp_tuner import Category, Flag, Float, InvalidValue, Name, Number, TimeOfDay, Tuner, Weekday
@@ -111,6 +111,7 @@ def test_midnight_and_sunday_have_neighbours_on_both_sides():
     assert TimeOfDay().encode(time(6)) == TimeOfDay().encode(6 * 3600)
 
 
+@settings(max_examples=25)
 @given(data=st.data())
 def test_a_snapshot_goes_on_with_the_same_suggestions(data):
     schema = {f"f{i}": kind for i, (kind, _) in enumerate(LEGAL)}

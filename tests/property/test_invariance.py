@@ -55,6 +55,7 @@ def test_a_metric_to_maximise_is_one_to_minimise_turned(seed):
     assert np.array_equal(suggestions(seed, sign=-1.0), usual(seed))
 
 
+@pytest.mark.slow
 def test_several_metrics_may_each_have_their_own_unit():
     def run(units, seed):
         tuner, rng, asked = Tuner({"x": Float(0.0, 1.0)}, {"a": "min", "b": "max"}), np.random.default_rng(seed), []

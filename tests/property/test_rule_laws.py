@@ -83,7 +83,7 @@ def check_legal(space, params):
         assert type(value) in (str, int, float, bool, type(None))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(knobs=spaces(), data=st.data())
 def test_every_point_names_legal_values_and_they_name_one_point(knobs, data):
     space = Space(knobs)
@@ -113,7 +113,7 @@ def test_what_does_not_exist_makes_no_difference(knobs, data):
     assert np.array_equal(space.snap(mixed), space.snap(one))
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(knobs=spaces(), data=st.data())
 def test_json_and_snapshots_keep_the_space_and_the_default(knobs, data):
     space = Space(knobs)
@@ -125,7 +125,7 @@ def test_json_and_snapshots_keep_the_space_and_the_default(knobs, data):
     assert again.ask().params == default
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(knob=numbers(), data=st.data())
 def test_a_default_keeps_its_digits(knob, data):
     x = knob.check(knob.from_unit(data.draw(unit)))
@@ -148,7 +148,7 @@ def rules(draw):
     return text
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(data=st.data(), texts=st.lists(rules(), min_size=1, max_size=3))
 def test_constraints_hold_wherever_a_proposal_lies(data, texts):
     knobs = {name: data.draw(numbers() | numbers().map(Auto)) for name in "abc"}

@@ -37,7 +37,7 @@ def int_knobs(draw):
     return Int(low, high, step=draw(st.integers(1, min(high - low, LARGEST_INT))))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(knob=float_knobs(), u=unit)
 def test_legal_float_values_round_trip_exactly(knob, u):
     x = knob.from_unit(u)
@@ -46,14 +46,14 @@ def test_legal_float_values_round_trip_exactly(knob, u):
     assert knob.from_unit(knob.to_unit(x)) == x
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(knob=float_knobs() | int_knobs(), u=st.floats(-0.5, 1.5))
 def test_the_nearest_value_and_its_place_are_those_of_single_steps(knob, u):
     x = knob.from_unit(u)
     assert knob.nearest(u) == (x, knob.to_unit(x))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(knob=float_knobs())
 def test_the_ends_of_a_float_are_legal(knob):
     assert knob.from_unit(0.0) == knob.low
@@ -63,7 +63,7 @@ def test_the_ends_of_a_float_are_legal(knob):
     assert knob.from_unit(knob.to_unit(knob.low)) == knob.low
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     low=st.decimals(-1000, 1000, places=3),
     width=st.decimals("0.001", 1000, places=3),
@@ -78,7 +78,7 @@ def test_decimals_a_person_would_type_come_back_as_typed(low, width, k, log):
     assert knob.from_unit(knob.to_unit(float(x))) == float(x)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(knob=float_knobs(), u=unit)
 def test_any_other_float_comes_back_within_its_last_digit(knob, u):
     assume(knob.step is None)
@@ -89,7 +89,7 @@ def test_any_other_float_comes_back_within_its_last_digit(knob, u):
     assert abs(back - x) <= 10.0 ** (1 - knob.digits) * scale + 1e-13 * max(abs(knob.low), abs(knob.high))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(knob=int_knobs(), data=st.data())
 def test_every_integer_round_trips_exactly(knob, data):
     k = data.draw(st.integers(0, knob.levels - 1))

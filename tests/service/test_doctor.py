@@ -44,7 +44,7 @@ def data(sound, tmp_path, monkeypatch):
 
 @pytest.fixture
 def server(data):
-    started = Process(data)
+    started = Process(data, forked=False)  # it is known by its command line
     yield started
     started.close()
 

@@ -168,7 +168,7 @@ def test_rasp_serve_sends_both_to_a_collector(tmp_path, monkeypatch):
     receiver = Receiver()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-    server = Process(tmp_path / "data")
+    server = Process(tmp_path / "data", forked=False)
     with httpx.Client(base_url=server.url) as client:
         client.post("/v1/studies", json=STUDY)
         steps(client, 2)
@@ -221,7 +221,7 @@ def test_a_missing_package_is_said_and_the_server_serves_on(tmp_path, monkeypatc
     (tmp_path / "opentelemetry.py").write_text("raise ModuleNotFoundError(name='opentelemetry')")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    server = Process(tmp_path / "data")
+    server = Process(tmp_path / "data", forked=False)
     said, status = server.stop()
     assert status == 0
     assert "pip install 'rasp-tuner[otel]'" in said

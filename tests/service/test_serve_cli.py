@@ -75,7 +75,7 @@ def test_an_open_address_needs_keys(tmp_path):
 
 def test_a_server_with_keys_on_all_addresses(tmp_path):
     key = rasp("keys", "create", "--data", tmp_path, "--scope", "admin").stdout.strip()
-    server = Process(tmp_path, "--host", EVERYWHERE, "--allow-host", "tuner.example")
+    server = Process(tmp_path, "--host", EVERYWHERE, "--allow-host", "tuner.example", forked=False)
     try:
         with httpx.Client(base_url=server.url) as client:
             assert client.post("/v1/studies", json=STUDY).status_code == 401

@@ -149,6 +149,7 @@ def spendthrift(world, **more):
     return study
 
 
+@pytest.mark.slow
 def test_a_spent_budget_brings_the_default_back_and_resume_goes_on(world, caplog):
     study = spendthrift(world)
     done = watch(study, steps=120, folder=world.out)

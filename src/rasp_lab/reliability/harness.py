@@ -285,9 +285,7 @@ class ForkedServerProcess(ServerProcess):
     """The same, forked from a process that has imported everything: it starts in a tenth of the time."""
 
     def launch(self) -> None:
-        made = FORKS.Process(target=_serve_in_fork, args=(self.serve_words, self.plant, self.said), daemon=True)
-        made.start()
-        self.process = ForkedProcess(made)
+        self.process = fork_rasp(self.serve_words, self.said, self.plant)
 
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -295,6 +293,7 @@ FORKS.set_forkserver_preload(
     [
         *("rasp_tuner.cli", "rasp_tuner.service.server", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"),
         *("uvloop", "uvicorn.lifespan.on", "pydantic.type_adapter", "rich.status"),  # what they load when they run
+        "rasp_lab.reliability.harness",
     ]
 )
 
@@ -312,13 +311,26 @@ class ForkedProcess:
     def send_signal(self, how: int) -> None:
         os.kill(self.pid, how)
 
-    def wait(self, timeout: float) -> int:
+    def kill(self) -> None:
+        self._made.kill()
+
+    def terminate(self) -> None:
+        self._made.terminate()
+
+    def wait(self, timeout: float | None = None) -> int:
         self._made.join(timeout)
         return int(self._made.exitcode)
 
 
-def _serve_in_fork(words: list[str], plant: str | None, said: Path) -> None:
-    """What the fork does: become `rasp serve`."""
+def fork_rasp(words: Sequence[str], said: Path, plant: str | None = None) -> ForkedProcess:
+    """The command with these words; what it prints goes to the end of `said`. Its environment is that of the first."""
+    made = FORKS.Process(target=_rasp_in_fork, args=(words, plant, said), daemon=True)
+    made.start()
+    return ForkedProcess(made)
+
+
+def _rasp_in_fork(words: Sequence[str], plant: str | None, said: Path) -> None:
+    """What the fork does: become `rasp`."""
     from rasp_tuner.__main__ import main as rasp
 
     with said.open("ab") as log:
