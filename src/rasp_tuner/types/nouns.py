@@ -42,13 +42,18 @@ class Budget:
     def __str__(self) -> str:
         text = (
             f"Exploring may cost {self.share:.1%} more than the default. In {self.steps:,} steps it lost"
-            f" {self.spent:.3g} runs of the default and won {self.earned:.3g}, as far as is known today; a single"
-            f" run counts for two at most. It may still lose {max(self.left, 0.0):.3g}."
+            f" {_runs(self.spent)} runs of the default and won {_runs(self.earned)}, as far as is known today; a single"
+            f" run counts for two at most. It may still lose {_runs(max(self.left, 0.0))}."
         )
         if self.allowed is None or self.measured is None or self.error is None:
             return text
-        bill = f"{self.measured:.2f} +- {self.error:.2f}, of {self.allowed:.2f} allowed"
-        return f"{text} Measured against runs of the default: {bill}."
+        size = f"{_runs(abs(self.measured))} +- {_runs(self.error)}"
+        bill = f"won {size}" if self.measured < 0.0 else f"lost {size}, of {_runs(self.allowed)} allowed"
+        return f"{text} Measured against runs of the default it {bill}."
+
+
+def _runs(count: float) -> str:
+    return f"{count:.3g}" if count >= 0.005 else "0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class Card {
     write(this.facts, `${whole(study.learned)} learned · ${whole(study.pending)} pending${failed}`);
     write(this.when, study.last_event_at ? ago(study.last_event_at, Date.now() / 1000) : "nothing yet");
     const gain = study.versus_default?.gain;
-    write(this.gain, gain ? inWords(gain) : "");
+    write(this.gain, !gain ? "" : verdict(gain) === "open" ? "not clear yet" : inWords(gain));
     this.gain.dataset.verdict = verdict(gain);
     this.gain.title = study.versus_default?.words ?? "";
     const words = study.alerts;
