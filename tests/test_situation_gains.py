@@ -114,3 +114,12 @@ def test_where_the_same_settings_are_best_nothing_is_lost():
     report = tuner.context_report()
     assert report.lost_without.value == 0.0
     assert "without it you would lose" not in str(report)
+
+
+def test_what_is_positive_is_never_expected_to_fall_by_more_than_all_of_it():
+    tuner = Tuner({"x": Float(0.0, 1.0)}, {"ms": Metric("min", scale="linear")}, default={"x": 0.0}, seed=0)
+    for x, ms in ((0.0, 10.0), (1.0, 1.0), (0.0, 14.0), (1.0, 3.0), (0.0, 6.0), (1.0, 0.5)):
+        tuner.observe(None, {"x": x}, {"ms": ms})
+    gains = [gain for one in tuner.situations() for gain in one.gains.values()]
+    assert gains
+    assert all(gain.value < gain.high <= 1.0 for gain in gains)

@@ -373,7 +373,9 @@ def test_the_list_is_sorted_and_turned_by_the_server(tab):
     opened.page.route("**/v1/studies?*", many)
     page = opened.open("/")
     expect(page.locator(".pager")).to_contain_text("1 to 50 of 10,000")
-    expect(page.locator(".studies li").first.locator(".gain")).to_have_text(re.compile("(% (better|worse)|not clear yet)$"))
+    expect(page.locator(".studies li").first.locator(".gain")).to_have_text(
+        re.compile("(% (better|worse)|not clear yet)$")
+    )
     page.get_by_label("Order").select_option("Worst gain first")
     page.get_by_role("button", name="Next").click()
     page.get_by_label("Find a study").fill("we")

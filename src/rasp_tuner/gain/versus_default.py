@@ -237,6 +237,8 @@ class _Sums:
         unit, half = self.size if one_sign else self.weight, NORMAL_95 * (self.shared + math.sqrt(self.squares))
         value, low, high = (x / unit for x in (self.gain, self.gain - half, self.gain + half))
         kind: Literal["share", "difference"] = "share" if one_sign else "difference"
+        if one_sign and self.level > 0.0:
+            low, high = of_positive(low, high, sign)
         return Gain(kind, value, low if known else None, high if known else None, sign < 0.0)
 
 
@@ -392,6 +394,11 @@ def normal_quantile(p: float) -> float:
     density = math.exp(-0.5 * above * above) / math.sqrt(2.0 * math.pi)
     above += (0.5 * math.erfc(above / math.sqrt(2.0)) - tail) / density  # one step of Newton's
     return above if p > 0.5 else -above
+
+
+def of_positive(low: float, high: float, sign: float) -> tuple[float, float]:
+    """The ends of a share of what is above zero: it falls by all of it at most; `sign` is -1 where more is better."""
+    return (low, min(high, 1.0)) if sign > 0.0 else (max(low, -1.0), high)
 
 
 def share_of(sign: float, logs: float) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.gain.versus_default import NORMAL_90, NORMAL_95, Gain, believed_deviation, share_of
+from rasp_tuner.gain.versus_default import NORMAL_90, NORMAL_95, Gain, believed_deviation, of_positive, share_of
 from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.page.words import settings_words
 from rasp_tuner.report.situations import context_words, grouped
@@ -233,7 +233,10 @@ def _gain(default: Expected, own: Expected, better: float | None, sign: float, s
     unit = abs(default.mean)
     if default.mean * own.mean <= 0.0:  # a share says nothing
         return Gain("difference", mean, mean - half, mean + half, sign < 0.0)
-    return Gain("share", mean / unit, (mean - half) / unit, (mean + half) / unit, sign < 0.0)
+    low, high = (mean - half) / unit, (mean + half) / unit
+    if default.mean > 0.0:
+        low, high = of_positive(low, high, sign)
+    return Gain("share", mean / unit, low, high, sign < 0.0)
 
 
 def _deviation(expected: Expected) -> float:
