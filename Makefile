@@ -89,7 +89,7 @@ check: $(READY) ## lint, format, types, import rules
 docs: $(DOCS) ## build the documentation site into out/docs; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-results: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued; only runs of an older engine are repeated
+results: $(READY) ## our agents again beside the peers on file, into docs/RESULTS.md; under 30 minutes, can be stopped and continued
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
 
 # One BLAS thread: agents run on all cores, and their step times are taken beside each other.

@@ -1,1 +1,1 @@
-"""What each part of preset `default` is worth: one change at a time, many worlds, one page."""
+"""What the parts and constants of the engine are worth, in one table: `python -m rasp_lab.ablations --help`."""

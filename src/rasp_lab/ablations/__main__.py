@@ -1,85 +1,143 @@
-"""What each part of preset `default` is worth: regret relative to the static default, with one thing changed at a time.
+"""What each part and constant of the engine is worth: taken out, or moved by a factor of two, on five beds.
 
-Run: python -m rasp_lab.ablations --page docs/ABLATIONS.md   writes the page and its tables: all below
-     python -m rasp_lab.ablations --page docs/ABLATIONS.md --tables-only    the page again, from its tables
-     python -m rasp_lab.ablations                            ablations, a table for each condition
-     python -m rasp_lab.ablations --condition outliers       the same, of conditions with that word in their title
-     python -m rasp_lab.ablations --table FILE.npz --metrics time_ms:min    also on your own measured table
-     python -m rasp_lab.ablations --robust       the engine as it is: outliers, noise, a second metric, other units
-     python -m rasp_lab.ablations --switching    switching costs on the domains whose regimes come back
-     python -m rasp_lab.ablations --guard        never much worse than the default?
-     python -m rasp_lab.ablations --streams      the tabular streams, whose knobs are mixed and whose default is good
-     python -m rasp_lab.ablations --leaders      which expert ends up leading, and from which step on
+    python -m rasp_lab.ablations --data DIR                  # writes docs/ABLATIONS.md; about 40 minutes of one core
+    python -m rasp_lab.ablations --only trust --page out/ABLATIONS.md
+    python -m rasp_lab.ablations --page-only                 # the page again, from its table
 
-Finished runs are kept under out/ablations, for each state of the code: a stopped command goes on where it was.
+Each row is a copy of src/ under out/ with one change. Seeds are odd, measured tables those of the half to report.
+DIR/tables has measured tables, which are not part of the repository; without them that column is empty. Finished runs
+are kept under out/beds: a stopped command goes on where it was.
 """
 
 import argparse
-import shlex
+import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rasp_lab import REPOSITORY
-from rasp_lab.ablations import page, tables
-from rasp_lab.ablations.conditions import ALL, CONDITIONS, WRAPS, chosen, user_condition
-from rasp_lab.ablations.runs import Runs
+from rasp_lab.ablations.rows import BOTH, ROWS, Row
+from rasp_lab.ablations.table import SLICES, Bench, Effect
+from rasp_lab.beds.bed import Options
+from rasp_lab.pages import csv_tables, origin
 
-SECTIONS = {
-    "robust": (tables.robust, "harder versions of the domains instead of ablations"),
-    "switching": (tables.switching, "switching costs instead of ablations"),
-    "guard": (tables.guard, "the guard instead of ablations"),
-    "streams": (tables.streams, "the three tabular streams instead of ablations"),
-    "leaders": (tables.leaders, "the leading experts instead of ablations"),
-}
+PAGE = REPOSITORY / "docs" / "ABLATIONS.md"
+FILE = "results/ablations/effects.csv"  # beside the page
+NOTE = "results/ablations/facts.json"
+OPENING = """\
+A reference, for people who change the engine or doubt it: what its parts and constants are worth.
+[ENGINE.md](ENGINE.md) says what they are, [BENCHMARKS.md](BENCHMARKS.md) what the domains and beds are.
+
+Each row takes one part out, or moves one constant by a factor of two, and runs everything again
+(`python -m rasp_lab.ablations{data}`). The number is the logarithm of the loss with the change over that of the engine
+as it is: +0.10 means about 10% more loss with the change, so the part helps. After ± stands its standard error over
+pairs of runs, and what is beyond two of them is **bold**. An empty cell: the change has no part there. "None": no run
+changed at all.
+
+{runs} Constants were chosen on even seeds. Of {count} numbers about {lucky} would be bold by luck alone.
+"""
+
+LIMITS = """\
+## What it cannot show
+
+- With so few seeds small effects stay hidden, and parts that stand in for each other look useless one at a time.
+- What matters late (a full memory) cannot show within 80 to 300 steps.
+- Safety is not measured here: stops, limits and the contract of the budget have [their own](STOPS.md)."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    seeds = range(given.first_seed, given.first_seed + given.seeds)
-    plan = tables.Plan(tuple(given.domains), seeds, given.horizon, Runs(given.cache, given.jobs))
-    conditions = chosen(given.condition, CONDITIONS)
-    if given.table:
-        from rasp_lab.cli.table import read_options
+    rows = [row for row in ROWS if given.only in row.key]
+    if not rows:
+        print(f"no row has {given.only!r} in its name", file=sys.stderr)
+        return 1
+    if not given.page_only:
+        os.environ["ARCHFLAGS"] = "-O1"  # a copy runs for seconds: it shall not be compiled for a minute
+        options = Options("report", str(given.data.resolve()) if given.data else None)
+        told = partial(print, file=sys.stderr, flush=True)
+        bench = Bench.of(options, given.times, given.jobs, told, given.on_file)
+        found = bench.effects(rows)
+        rows = [row for row in rows if row.key in found]
+        keep(found, rows, given.page.parent)
+        facts = {
+            name: [len(one.cells(options, given.times)), given.times * one.seeds] for name, one in bench.slices.items()
+        }
+        (given.page.parent / NOTE).write_text(json.dumps(facts, indent=1) + "\n")
+        if given.page.resolve() == PAGE.resolve():
+            origin.record(PAGE.name, origin.origin_of())
+    own = given.page.resolve() == PAGE.resolve()
+    line = origin.head(PAGE.name) if own else origin.head_of([origin.origin_of()], origin.engine_hash())
+    given.page.write_text(page(given.page.parent, line))
+    print(f"Page: {given.page}")
+    return 0
 
-        conditions.append(user_condition(read_options(given.table, {"metrics": given.metrics})))
-    if given.page:
-        if not given.tables_only:
-            words = sys.argv[1:] if arguments is None else arguments
-            command = f"python -m rasp_lab.ablations {shlex.join(words)}"
-            page.measure(plan, conditions, command, given.page.parent / page.FOLDER, given.only)
-        page.write(given.page, measured=not given.tables_only)
-        return
-    print(f"Cumulative regret relative to the static default: T = {plan.horizon}, {page.seeds_in_words(plan)}.\n")
-    for name, (section, _) in SECTIONS.items():
-        if getattr(given, name):
-            print(tables.markdown(section(plan, given.wrap) if given.wrap and name == "leaders" else section(plan)))
-            return
-    tables.warm_up(plan, conditions, given.only)
-    for condition in conditions:
-        print(f"{condition.title}\n\n{tables.markdown(tables.ablations(plan, condition, given.only))}\n")
+
+def keep(found: Mapping[str, Mapping[str, Effect]], rows: Sequence[Row], folder: Path) -> None:
+    """Write the table: effects and their errors, with three digits."""
+    head = ["part", "change", "knobs", *(f"{name}{kind}" for name in SLICES for kind in ("", ", error"))]
+    body = [[r.part, r.change, r.model, *(_shown(x) for name in SLICES for x in found[r.key][name])] for r in rows]
+    csv_tables.write(folder / FILE, (head, body))
+
+
+def page(folder: Path, line: str) -> str:
+    """The page, from the table beside it."""
+    head, body = csv_tables.read(folder / FILE)
+    facts = json.loads((folder / NOTE).read_text())
+    effects = [[Effect(*(float(x or "nan") for x in row[i : i + 2])) for i in range(3, len(head), 2)] for row in body]
+    known = sum(bool(str(one)) for row in effects for one in row)
+    runs = ", ".join(f"{name} {count} ({seeds} odd seed{'s' * (seeds > 1)})" for name, (count, seeds) in facts.items())
+    opening = OPENING.format(
+        data=" --data DIR" if "tables" in facts else "",
+        runs=f"Runs of each row: {runs}.",
+        count=known,
+        lucky=round(0.05 * known),
+    )
+    shown = [[_words(row), row[1], *map(str, own)] for row, own in zip(body, effects, strict=True)]
+    lines = ["part", "change", *SLICES], ["---"] * (2 + len(SLICES)), *shown
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n\n".join(["# Ablations", line, opening.strip(), table, verdict(body, effects), LIMITS]) + "\n"
+
+
+def verdict(body: Sequence[Sequence[str]], effects: Sequence[Sequence[Effect]]) -> str:
+    """Which rows help, hurt and do neither."""
+    said: dict[str, list[str]] = {"helps": [], "hurts": [], "neither": []}
+    for row, own in zip(body, effects, strict=True):
+        sure = [one.mean for one in own if one.beyond_luck]
+        kind = "neither" if not sure else "helps" if max(sure) > 0.0 else "hurts"
+        said[kind].append(f"{_words(row)} ({row[1]})")
+    lines = [f"- {len(said['helps'])} of {len(body)} changes make it worse somewhere, beyond two errors."]
+    if said["hurts"]:
+        lines.append(f"- Better somewhere and worse nowhere, beyond two errors: {'; '.join(said['hurts'])}.")
+    if said["neither"]:
+        lines.append(f"- No difference beyond two errors: {'; '.join(said['neither'])}.")
+    there = {tuple(row[:3]) for row in body}
+    left = [f"{r.part} ({r.change})" for r in ROWS if (r.part, r.change, r.model) not in there]
+    lines += [f"- Not measured yet: {'; '.join(left)}."] if left else []
+    return "\n\n".join(["## What the table says", "\n".join(lines)])
+
+
+def _words(row: Sequence[str]) -> str:
+    return row[0] if row[2] == BOTH else f"{row[0]}, {row[2]}"
+
+
+def _shown(value: float) -> str:
+    return "" if value != value else f"{value:.3f}"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write everything into this Markdown file")
-    parser.add_argument("--tables-only", action="store_true", help="run nothing: write the page from its tables")
-    parser.add_argument("--seeds", type=int, default=5, help="how many")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--domains", nargs="+", choices=ALL, default=ALL, metavar="DOMAIN")
-    parser.add_argument("--horizon", type=int, default=100, help="steps of each run")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--only", default="", metavar="WORDS", help="ablations whose name has this in it")
-    parser.add_argument("--condition", default="", metavar="WORDS", help="conditions whose title has this in it")
-    parser.add_argument("--wrap", choices=WRAPS, help="how the domains of --leaders are made harder")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="a measured table of your own, npz")
-    parser.add_argument("--metrics", metavar="NAME:min", help="what to make small or large in it")
-    parser.add_argument("--cache", type=Path, default=REPOSITORY / "out" / "ablations", help="where runs are kept")
-    section = parser.add_mutually_exclusive_group()
-    for name, (_, help) in SECTIONS.items():
-        section.add_argument(f"--{name}", action="store_true", help=help)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m rasp_lab.ablations", description=__doc__, formatter_class=form)
+    parser.add_argument("--data", type=Path, metavar="DIR", help="with measured tables in DIR/tables/*.npz")
+    parser.add_argument("--times", type=int, default=1, metavar="N", help="so many times the usual seeds of each bed")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--only", default="", metavar="WORDS", help="rows with these words in their name")
+    parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE", help="the page to write")
+    parser.add_argument("--on-file", action="store_true", help="only rows whose runs are finished")
+    parser.add_argument("--page-only", action="store_true", help="run nothing; write the page from its table")
     return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

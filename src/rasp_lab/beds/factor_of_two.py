@@ -16,7 +16,7 @@ import json
 import math
 import runpy
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,15 +82,24 @@ def moved(value: object, factor: float) -> object:
 
 def changed(text: str, name: str, factor: float) -> str:
     """The source of a module with one constant moved."""
+    value = _value(text, name)
+    new = moved(_number(value), factor)
+    array = "np.array" in (ast.get_source_segment(text, value) or "")
+    return with_value(text, name, f"np.array({list(new)})" if array and isinstance(new, tuple) else repr(new))
+
+
+def with_value(text: str, name: str, shown: str) -> str:
+    """The source of a module with one constant that is `shown` instead."""
+    value, lines = _value(text, name), text.splitlines(keepends=True)
+    start = sum(map(len, lines[: value.lineno - 1])) + value.col_offset
+    end = sum(map(len, lines[: (value.end_lineno or value.lineno) - 1])) + (value.end_col_offset or 0)
+    return text[:start] + shown + text[end:]
+
+
+def _value(text: str, name: str) -> ast.expr:
     for target, value in assigned(text):
         if target == name:
-            new = moved(_number(value), factor)
-            array = "np.array" in (ast.get_source_segment(text, value) or "")
-            shown = f"np.array({list(new)})" if array and isinstance(new, tuple) else repr(new)
-            lines = text.splitlines(keepends=True)
-            start = sum(map(len, lines[: value.lineno - 1])) + value.col_offset
-            end = sum(map(len, lines[: (value.end_lineno or value.lineno) - 1])) + (value.end_col_offset or 0)
-            return text[:start] + shown + text[end:]
+            return value
     raise LookupError(f"no constant {name}")
 
 
@@ -123,16 +132,25 @@ def module_of(file: str) -> Path:
 
 def copied(tree: str, file: str, name: str, factor: float) -> source.Source:
     """A copy of the library with one constant moved, built."""
+
+    def edit(package: Path) -> list[str]:
+        target = package / module_of(file).relative_to(PACKAGE)
+        target.write_text(changed(target.read_text(encoding="utf-8"), name, factor), encoding="utf-8")
+        return [name]
+
+    return edited(f"{tree}-{file.replace('/', '.')}-{name.replace(': ', '.')}-{factor:g}", edit)
+
+
+def edited(tree: str, edit: Callable[[Path], list[str]]) -> source.Source:
+    """A copy of the library in which `edit` changed these constants, built where its C has one of them."""
     src = COPY / "src"
     shutil.rmtree(src, ignore_errors=True)
     shutil.copytree(PACKAGE, src / "rasp_tuner", ignore=shutil.ignore_patterns("__pycache__"))
-    target = src / "rasp_tuner" / module_of(file).relative_to(PACKAGE)
-    target.write_text(changed(target.read_text(encoding="utf-8"), name, factor), encoding="utf-8")
+    names = set(edit(src / "rasp_tuner"))
     for header, files in HEADERS.items():
-        if any(file.endswith(own.lstrip("./")) and name in names.split() for own, names in files.items()):
-            (src / "rasp_tuner" / "engine" / "kernel" / "native" / header).unlink()  # so that it is built anew
-    built = source.other(str(COPY))
-    return replace(built, tree=f"{tree}-{file.replace('/', '.')}-{name.replace(': ', '.')}-{factor:g}")
+        if any(names & set(own.split()) for own in files.values()):
+            (src / "rasp_tuner" / "engine" / "kernel" / "native" / header).write_text("")  # so that it is built anew
+    return replace(source.other(str(COPY)), tree=tree)
 
 
 def effect(before: Results, after: Results, bed: str) -> tuple[float, float, int] | None:

@@ -88,9 +88,8 @@ def measure(
 ) -> Results:
     """The values of all cells with this library: those on file, and the others by running them."""
     files = {name: _file(source, bed, options) for name, bed in beds.items()}
-    known = {} if fresh else {cell: values for name, file in files.items() for cell, values in _read(name, file)}
-    results = Results({cell: known[cell] for cell in cells if cell in known})
-    missing = [cell for cell in cells if cell not in known]
+    results = Results() if fresh else on_file(source, beds, cells, options)
+    missing = [cell for cell in cells if cell not in results.values]
     idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     workers = [Worker(source, options) for _ in range(jobs)]
     for worker in workers:
@@ -120,6 +119,12 @@ def measure(
             for worker in workers:
                 worker.stop()
     return results
+
+
+def on_file(source: Source, beds: Mapping[str, Bed], cells: Sequence[Cell], options: Options) -> Results:
+    """The values of those cells that ran before; the library need not be there any more."""
+    known = {cell: values for name, bed in beds.items() for cell, values in _read(name, _file(source, bed, options))}
+    return Results({cell: known[cell] for cell in cells if cell in known})
 
 
 def _file(source: Source, bed: Bed, options: Options) -> Path:

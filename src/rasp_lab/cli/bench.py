@@ -269,15 +269,14 @@ def write_results(
     markdown: Annotated[Path | None, typer.Option(help="The page to write; by default OUT/RESULTS.md.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 means one for each core.")] = -1,
+    peers: Annotated[
+        bool, flag("--peers", "Also run the peers that are not on file, or that other versions made (hours).")
+    ] = False,
     page_only: Annotated[
         bool, flag("--page-only", "Run nothing; write the page from finished runs and list the missing ones.")
     ] = False,
-    tables_only: Annotated[bool, flag("--tables-only", "Run nothing; write the page from its tables.")] = False,
-    worlds_only: Annotated[
-        bool, flag("--worlds-only", "Run random worlds alone and replace their section of an existing page.")
-    ] = False,
 ) -> None:
-    """Run the full benchmark (several hours) and write the page of results. Run it again to continue where it stopped.
+    """Run our own agents beside the peers on file and write the page of results. Run it again to continue.
 
     Example: rasp results --out out/results --markdown docs/RESULTS.md
     """
@@ -285,36 +284,26 @@ def write_results(
         with busy("loading"):
             from rasp_lab.bench import agents
             from rasp_lab.bench.report import results
-            from rasp_lab.bench.runner import memory_growth as memory
             from rasp_lab.bench.runner import run, timing
 
         target, names = markdown or out / "RESULTS.md", [a for a in agents.AGENTS if a not in agents.OF_PAPER_PAGE]
-        if tables_only:
-            results.page_again(target)
-            echo(f"Markdown: {target}")
-            return
-        cells = results.plan_worlds(seeds) if worlds_only else results.plan(seeds)
-        if not page_only:
+        cells = results.plan(seeds)
+        rows = results.on_file(cells, target, peers)
+        missing = [] if page_only else results.to_run(cells, rows, peers)
+        if missing:
             with busy("looking for finished runs"):
                 results.forget_older(cells, out)
-                kept = sum(run.is_finished(cell, out) for cell in cells)
-            with _resumable(), _progress_of(cells, kept) as finished:
-                run.run_plan(cells, out, jobs=jobs, finished=finished)
-        if worlds_only:
-            results.write_worlds(cells, out, target)
-            echo(f"Markdown: {target}")
-            return
-        if not page_only:
+                kept = sum(run.is_finished(cell, out) for cell in missing)
+            with _resumable(), _progress_of(missing, kept) as finished:
+                run.run_plan(missing, out, jobs=jobs, finished=finished)
             with progress_bar() as progress:
                 wanted = timing.plan(names)
                 task = progress.add_task("step times", total=sum(map(len, wanted.values())) * timing.STEPS)
                 for name, steps in timing.measure(out, wanted):
                     progress.update(task, advance=steps, description=f"step times of {name}")
-            measured = memory.measure(out, names, results.MEMORY_DOMAIN, results.MEMORY_STEPS)
-            _follow_memory(measured, len(names))
         with busy("writing the page"):
-            page = results.write(cells, out, target)
-        echo(f"Markdown: {target}   Page: {page}")
+            results.write(cells, out, target, rows)
+        echo(f"Markdown: {target}")
 
 
 def _follow_memory(measured: "Iterator[str]", total: int, as_json: bool = False) -> None:

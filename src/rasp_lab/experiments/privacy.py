@@ -5,7 +5,7 @@ that of never changing anything; `blind` is the tuner that sees no context at al
 Epsilon is that of one record at delta = 1e-6; `all` that of every record of the run, were they one person's (zCDP).
 Ranges come from a stream with another seed, a tenth wider.
 
-    python -m rasp_lab.experiments.privacy               # minutes; prints the tables of docs/PRIVACY.md
+    python -m rasp_lab.experiments.privacy               # minutes; prints the table of docs/PRIVACY.md
     python -m rasp_lab.experiments.privacy --seeds 1 --domains 7_Regime_Switch_Simple
 """
 
@@ -46,7 +46,10 @@ def shields(world: ExperimentDomain[Any], seed: int) -> Iterator[tuple[str, Cont
     for epsilon in EPSILONS:
         noise = GaussianNoise(epsilon, DELTA, seed=seed)
         total = epsilon_of(HORIZON * noise.rho, DELTA)
-        yield f"epsilon {epsilon:,}; all {total:,.0f}", ContextShield(limits, key=KEY, noise=noise)
+        yield (
+            f"noise, epsilon {epsilon:,} a record, {total:,.0f} for all {HORIZON}",
+            ContextShield(limits, key=KEY, noise=noise),
+        )
     yield "blind", None
 
 
@@ -81,17 +84,23 @@ def main() -> None:
     parser.add_argument("--domains", nargs="+", default=list(DOMAINS))
     parser.add_argument("--seeds", type=int, default=3)
     wanted = parser.parse_args()
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    heads = []
     for name in wanted.domains:
-        found: dict[str, list[tuple[float, float]]] = {}
+        world = domains.create(name)
+        heads.append(f"{name}, {world.context_dim} dimensions")
         for seed in range(wanted.seeds):
-            world = domains.create(name)
             for said, shield in shields(world, seed):
-                found.setdefault(said, []).append(play(world, shield, seed, said == "blind"))
-        print(f"\n{name}, context of {world.context_dim} dimensions")
-        print("\n| contexts | same regime | regret |\n|---|---:|---:|")
-        for said, rows in found.items():
-            retrieval, regret = np.mean(rows, axis=0)
-            print(f"| {said} | {'-' if np.isnan(retrieval) else f'{retrieval:.0%}'} | {regret:.3f} |", flush=True)
+                own = found.setdefault(said, {}).setdefault(heads[-1], [])
+                own.append(play(world, shield, seed, said == "blind"))
+    print(f"| contexts | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
+    for said, by_domain in found.items():
+        cells = [_shown(*np.mean(by_domain[head], axis=0)) if head in by_domain else "-" for head in heads]
+        print(f"| {said} | {' | '.join(cells)} |")
+
+
+def _shown(retrieval: float, regret: float) -> str:
+    return f"{regret:.3f}" if np.isnan(retrieval) else f"{retrieval:.0%}, {regret:.3f}"
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ Run: python -m rasp_lab.pages                       list every page: version, co
      python -m rasp_lab.pages --write               put the heads of all pages right; after a change of the engine
      python -m rasp_lab.pages --record RESULTS.md   figures were measured with the engine as it is; writes the head, too
      python -m rasp_lab.pages --record RESULTS.md --commit 7d67dcb --of "random worlds"
+     python -m rasp_lab.pages --measure LIMITS.md   run the commands of its tables, keep what they print, and record it
 
-`make results` and `make real` record what they measure themselves.
+`make results` and `make real` record what they measure themselves. After --measure, read the page: its prose is yours.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 
 from rasp_lab import REPOSITORY
 from rasp_lab.pages import origin
+from rasp_lab.pages.measure import COMMANDS, measure
 
 DOCS = REPOSITORY / "docs"
 
@@ -23,9 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the heads of all pages right")
     parser.add_argument("--record", metavar="PAGE", help="the page whose figures were measured")
+    parser.add_argument("--measure", metavar="PAGE", choices=COMMANDS, help=f"one of {', '.join(COMMANDS)}")
     parser.add_argument("--commit", default="HEAD", help="with which commit; the working tree if absent")
     parser.add_argument("--of", default="", metavar="WHAT", help="which of its figures, where they differ in age")
     given = parser.parse_args(arguments)
+    if given.measure:
+        changed = measure(given.measure)
+        print(f"changed: {', '.join(changed) or 'nothing'}")
+        given.record = given.measure
     if given.record:
         if not (DOCS / given.record).is_file():
             parser.error(f"{DOCS / given.record} must be a page, such as RESULTS.md")

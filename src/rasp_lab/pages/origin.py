@@ -39,7 +39,6 @@ WITHOUT_FIGURES = frozenset(  # pages whose numbers no engine moves, or that tes
         "OPERATORS.md",
         "POLICY.md",
         "RAY_TUNE.md",
-        "STREAMS.md",
         "THEORY.md",
         "TUTORIAL.md",
         "WATCH.md",

@@ -16,19 +16,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
 
-from rasp_lab.ablations.parts import FAMILIES
 from rasp_lab.bench.agents.paper_repaired import RescoredOptimizer
 from rasp_lab.bench.agents.rasp import Rasp
 from rasp_lab.bench.domains.base import Task
 from rasp_tuner.base.numerics import EPSILON, Array, entropy
 from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.engine.engine import Engine
-from rasp_tuner.engine.kernel import native
+from rasp_tuner.engine.kernel import learn, native
+from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.optimizer import preset as presets
 from rasp_tuner.optimizer.preset import Metrics, PresetKind, Settings
 from rasp_tuner.paper import PAPER
@@ -40,6 +40,7 @@ from rasp_tuner.paper.surrogate import Prediction, Retrieval
 from rasp_tuner.space import Layout
 
 NAME = "paper-bridge"
+_track = learn._track
 SLOPE_STEP = 1e-3  # of the unit box, for the slope of what the engine believes
 
 
@@ -173,9 +174,15 @@ class PaperChoice(Rasp):
         with ExitStack() as stack:
             if self._uniform:
                 stack.enter_context(patch.object(native, "available", lambda: False))
-                for where, name, instead in FAMILIES["quadratic"]["gate: uniform weights"].replacements:
-                    stack.enter_context(patch.object(where, name, instead))
+                stack.enter_context(patch.object(learn, "EXPERT_PRIOR", np.zeros(E)))
+                stack.enter_context(patch.object(learn, "_track", _track_with_equal_scores))
             yield
+
+
+def _track_with_equal_scores(dims: Dims, state: State, *arguments: Any) -> None:
+    """Scores stay zero: they are moved just before what is shared is tracked."""
+    state.scores[:] = 0.0
+    _track(dims, state, *arguments)
 
 
 one_scale = partial(Rasp, preset=NAME)

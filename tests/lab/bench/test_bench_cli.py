@@ -1,11 +1,13 @@
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
 
 from rasp_lab.bench import agents
 from rasp_lab.bench.report import result_page, results
-from rasp_lab.bench.runner import run
+from rasp_lab.bench.runner import run, timing
+from rasp_lab.bench.runner.protocol import Cell
 from rasp_lab.pages import origin
 from rasp_tuner.cli import app
 
@@ -33,7 +35,7 @@ def test_bench_then_report(tmp_path):
     assert (tmp_path / "report.html").is_file()
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("no_rows")
 def test_results_from_what_is_finished(tmp_path):
     plan = [cell for cell in results.plan(1) if cell.agent == "static" and cell.horizon == 100]
     run.run_plan(plan, tmp_path / "out")
@@ -46,26 +48,47 @@ def test_results_from_what_is_finished(tmp_path):
     assert (tmp_path / "out" / "RESULTS.md").read_text() == (tmp_path / "page.md").read_text()
 
 
+@pytest.fixture
+def no_rows(tmp_path, monkeypatch):
+    """As if the repository had no page yet."""
+    monkeypatch.setattr(results, "PAGE", tmp_path / "nowhere" / "RESULTS.md")
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
-def test_results_runs_the_plan_and_measures_step_times_and_memory(tmp_path, monkeypatch):
-    domains = ("1_LLM_Inference", "H1_Recurring_Regimes")
-    plan = [cell for cell in results.plan(1) if cell.domain in domains and cell.agent == "static"]
-    monkeypatch.setattr(agents, "AGENTS", {"static": agents.AGENTS["static"]})
+@pytest.mark.usefixtures("no_rows")
+def test_results_run_ours_beside_the_peers_on_file_and_a_second_time_change_nothing(tmp_path, monkeypatch):
+    names = ("static", "random", "rasp")
+    domains = ("1_LLM_Inference", "W_Near")
+    plan = [Cell(domain, name, 1, 20) for domain in domains for name in names]
+    monkeypatch.setattr(agents, "AGENTS", {name: agents.AGENTS[name] for name in names})
     monkeypatch.setattr(results, "AGENTS", agents.AGENTS)
     monkeypatch.setattr(results, "plan", lambda _seeds: plan)
-    result = rasp("results", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
+    monkeypatch.setattr(results, "OF_ENGINE", ("rasp",))
+    monkeypatch.setattr(timing, "STEPS", 20)
+    monkeypatch.setattr(timing.measure, "__defaults__", (20,))
+    words = ("results", "--seeds", "2", "--jobs", "1", "--out", str(tmp_path / "out"), "--markdown")
+    target = str(tmp_path / "docs" / "RESULTS.md")
+    result = rasp(*words, target, "--peers")
     assert result.exit_code == 0, result.stderr
-    page = (tmp_path / "RESULTS.md").read_text()
+    folder = tmp_path / "docs" / result_page.FOLDER
+    page = (tmp_path / "docs" / "RESULTS.md").read_text()
     assert "## Missing" not in page
-    folder = tmp_path / result_page.FOLDER
-    assert "\nstatic,1100,1200," in (folder / "memory.csv").read_text()
-    assert "\nstatic,500," in (folder / "step-time-domain.csv").read_text()
-    with pytest.MonkeyPatch.context() as patch:  # the same page again, from its tables alone
-        patch.setattr(origin, "head", lambda _page: page.split("\n\n")[1])
-        assert rasp("results", "--out", str(tmp_path), "--tables-only").exit_code == 0
-    assert (tmp_path / "RESULTS.md").read_text() == page
-    assert json.loads((tmp_path / "timing.json").read_text())["steps"] == 500
+    assert "\nrandom,20," in (folder / "step-time-domain.csv").read_text()
+
+    def files():
+        return {file.name: file.read_bytes() for file in (tmp_path / "docs").rglob("*.*")}
+
+    first = files()
+    shutil.rmtree(tmp_path / "out" / "cells")  # what is on file is enough
+    assert rasp(*words, target).exit_code == 0
+    assert files() == first
+    shutil.rmtree(tmp_path / "out")
+    monkeypatch.setattr(origin, "engine_hash", lambda _root=None: "another")
+    ran = []
+    monkeypatch.setattr(run, "run_cell", lambda cell, own, usual=run.run_cell: (ran.append(cell), usual(cell, own))[1])
+    assert rasp(*words, target).exit_code == 0
+    assert {cell.agent for cell in ran} == {"rasp"}
+    assert (folder / "ratios-100.csv").exists() == ("ratios-100.csv" in first)
 
 
 def test_settings_of_an_agent_are_shown_as_they_are(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from rasp_lab.bench import domains
 from rasp_lab.bench.agents import AGENTS
 from rasp_lab.bench.analysis import claims, metrics, overview, summary, verdicts
+from rasp_lab.bench.analysis.kept_runs import KeptRun
 from rasp_lab.bench.domains import PAPER, SYNTHETIC
 from rasp_lab.bench.report import figures, html_report, result_figures, tables
 from rasp_lab.bench.report.regret_figure import regret_svg
@@ -192,8 +193,13 @@ def test_a_peer_with_one_shared_seed_has_no_p():
 
 def test_the_page_of_results_tests_against_the_best_peer_at_both_horizons():
     agents = {"static": [9, 8.5], "turbo": [8], "rasp": [2, 3]}
-    runs = [made(a, totals, "H1_Recurring_Regimes", t) for a, totals in agents.items() for t in (100, 1000)]
-    made_of = result_figures.collected(runs, 2, len(runs), [])
+    rows = [
+        KeptRun("H1_Recurring_Regimes", agent, horizon, seed, "", 50, total, 0.0, 0.0, 0.0)
+        for agent, totals in agents.items()
+        for horizon in (100, 1000)
+        for seed, total in enumerate(totals)
+    ]
+    made_of = result_figures.collected(rows, 2, len(rows), [])
     for horizon in (100, 1000):
         head, [row] = made_of[f"best-peer-{horizon}"]
         assert row == ["rasp", "H1_Recurring_Regimes", "static", "2.50", "8.75", "lower", "2", "0.076", "0.076"], head

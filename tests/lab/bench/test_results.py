@@ -6,13 +6,14 @@ import pytest
 from rasp_lab import REPOSITORY
 from rasp_lab.bench import agents
 from rasp_lab.bench.agents import AGENTS, OF_PAPER_PAGE
-from rasp_lab.bench.analysis.metrics import load
+from rasp_lab.bench.analysis import kept_runs, summary, world_scores
+from rasp_lab.bench.analysis.metrics import load, second_half_ratio
 from rasp_lab.bench.analysis.verdicts import NO_LOSS
-from rasp_lab.bench.domains import BEYOND, PAPER, STREAMS, create
+from rasp_lab.bench.domains import BEYOND, PAPER, STREAMS, SYNTHETIC, create
 from rasp_lab.bench.report import result_figures, result_page, results
 from rasp_lab.bench.runner import run, suites, timing
 from rasp_lab.bench.runner.protocol import Cell
-from rasp_lab.pages import csv_tables, origin, pictures
+from rasp_lab.pages import csv_tables, origin
 from rasp_tuner import InvalidValue
 
 pytestmark = pytest.mark.slow  # most of it reads one page, which takes seconds to make
@@ -26,7 +27,8 @@ def test_the_plan_is_every_agent_on_every_domain_with_the_slow_ones_cut_short():
     assert not {c.agent for c in cells} & OF_PAPER_PAGE  # `make paper` runs those
     for agent in set(AGENTS) - OF_PAPER_PAGE:
         for domain in (*PAPER, *BEYOND, *STREAMS):
-            assert at[domain, agent, 100] == 5
+            fresh = 5 if agent in ("static", "rasp") and domain in SYNTHETIC else 0
+            assert at[domain, agent, 100] == 5 + fresh
         for domain in (*PAPER, *BEYOND):
             expected = 1 if agent in suites.SLOW else 5
             assert at.get((domain, agent, 1000), 0) == expected, (agent, domain)
@@ -65,10 +67,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(folder):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "image", lambda _figure, alt: alt)  # seconds, for a page that nobody looks at here
-        web = results.write(PLAN, folder, folder / "docs" / "RESULTS.md")
-    assert web.is_file()
+    results.write(PLAN, folder, folder / "docs" / "RESULTS.md", [])
     return (folder / "docs" / "RESULTS.md").read_text()
 
 
@@ -86,10 +85,8 @@ ORDER = [
     "The paper's nine domains",
     "Tabular streams",
     "Random worlds",
-    "The paper's claims",
     "Calibration",
     "Step time",
-    "Memory growth",
     "All tables",
 ]
 
@@ -123,7 +120,7 @@ def test_the_committed_page_is_made_from_the_tables_beside_it():
 def test_tables_come_back_from_their_files_and_those_not_measured_leave_none(tmp_path):
     facts = result_figures.Facts(2, "numpy 2", ["one, two"], [])
     made = result_figures.Figures(facts, {"calibration": (["agent", "NLL"], [["a, b", "1"], ['"c"', "-"]])})
-    (tmp_path / "memory.csv").write_text("old")
+    (tmp_path / "step-time-domain.csv").write_text("old")
     result_figures.save(made, tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {"calibration.csv", "facts.json"}
     assert result_figures.load(tmp_path).tables == made.tables
@@ -142,7 +139,6 @@ def test_what_is_not_finished_is_named(page):
     assert "- T = 100, `rasp-paper`: 29 of 30 runs: 1 LLM, " in missing
     assert "5 Switching (seed 0)" in missing
     assert "- T = 1,000, `botorch`: all 1 runs" in missing
-    assert "Missing: not measured yet" in section(page, "Memory growth")
 
 
 def test_step_times_come_from_the_timing_pass_alone(folder, page):
@@ -154,7 +150,7 @@ def test_step_times_come_from_the_timing_pass_alone(folder, page):
             "botorch": timing.StepTimes(175, 700.0, 710, 1e3),
         }
     }
-    made = result_figures.collected(load(run.merge(quick, folder)), 2, len(quick), [], times=times)
+    made = result_figures.collected(results._finished(quick, folder), 2, len(quick), [], times=times)
     assert made["step-time-domain"][1] == [
         ["random", "500", "0.500", "0.625", "2.00"],
         ["botorch", "175", "700", "710", "1000"],
@@ -165,7 +161,7 @@ def test_step_times_come_from_the_timing_pass_alone(folder, page):
 
 def test_a_finished_plan_misses_nothing(folder):
     quick = [c for c in PLAN if c.agent in QUICK]
-    made = results.figures(load(run.merge(quick, folder)), quick, folder)
+    made = results.figures(results._finished(quick, folder), quick, folder, folder)
     assert "## Missing" not in result_page.page(made, "")
 
 
@@ -194,13 +190,39 @@ def test_runs_of_an_older_engine_are_repeated_and_those_of_peers_kept(tmp_path, 
     assert results.forget_older(cells, tmp_path) == [c for c in cells if c.agent == "rasp"]  # of which nobody knows
     run.run_plan(cells, tmp_path)
     assert results.forget_older(cells, tmp_path) == []
+    target = tmp_path / "docs" / "RESULTS.md"
+    results.write(cells, tmp_path, target, [])
+    assert {row.cells[0] for row in results.on_file(cells, target)} == set(cells)
     monkeypatch.setattr(origin, "engine_hash", lambda _root=None: "another")
-    assert results.forget_older(cells[2:], tmp_path) == [cells[3]]  # worlds alone
-    assert run.is_finished(cells[1], tmp_path)
-    assert {o.what: o.engine == "another" for o in results._noted(tmp_path)} == {
-        "domains": False,
-        "random worlds": True,
-    }
+    kept = results.on_file(cells, target)
+    assert {row.agent for row in kept} == {"static"}
+    assert results.to_run(cells, kept) == [c for c in cells if c.agent == "rasp"]
+    monkeypatch.setattr(kept_runs, "_version", lambda _name: "another")
+    assert [row.cells for row in results.on_file(cells, target)] == [row.cells for row in kept]  # whatever made them
+    assert results.on_file(cells, target, peers=True) == []
+    assert results.to_run(cells, [], peers=True) == cells
+    assert results.forget_older(cells, tmp_path) == [c for c in cells if c.agent == "rasp"]
+
+
+def test_sums_and_means_of_a_run_come_back_from_its_row(tmp_path):
+    cells = [Cell("W_Scales", "random", 1, 30), Cell("W_Near", "static", 3, 60), Cell(PAPER[4], "rasp", 0, 20)]
+    cells += [Cell("W_Mixed", "random", 1, 30)]
+    whole = load(run.run_plan(cells, tmp_path))
+    rows = [kept_runs.kept(r, kept_runs.made_by(r.agent)) for r in whole]
+    kept_runs.write(tmp_path / "runs.csv", rows)
+    back = kept_runs.read(tmp_path / "runs.csv")
+    assert {r.cells[0]: [*map(str, r)] for r in back} == {r.cells[0]: [*map(str, kept_runs.rounded(r))] for r in rows}
+    for before, after in zip(whole, kept_runs.as_runs(map(kept_runs.rounded, rows)), strict=True):
+        assert after.totals == pytest.approx(before.totals, rel=1e-6)
+        if before.domain == "W_Scales":
+            assert world_scores.scales(after)[:2] == pytest.approx(world_scores.scales(before)[:2], rel=1e-6)
+        elif before.domain == "W_Near":
+            assert world_scores.harm(after) == pytest.approx(world_scores.harm(before), rel=1e-6)
+        elif before.domain == "W_Mixed":
+            assert world_scores.share(after) == pytest.approx(world_scores.share(before), rel=1e-6)
+        else:
+            assert second_half_ratio(after) == pytest.approx(second_half_ratio(before), rel=1e-5)
+            assert "loss" not in after.columns  # no step of it is known
 
 
 def test_the_oracle_is_a_step_late_where_every_step_is_new():
@@ -235,4 +257,22 @@ def test_tables_are_square(page):
 
 def test_a_folder_without_runs_is_said_so(tmp_path):
     with pytest.raises(InvalidValue, match="must hold finished runs of the plan, got none of 124"):
-        results.write(PLAN, tmp_path, tmp_path / "RESULTS.md")
+        results.write(PLAN, tmp_path, tmp_path / "RESULTS.md", [])
+
+
+def test_a_mean_of_seeds_stays_until_all_of_them_ran():
+    mean = kept_runs.KeptRun(
+        PAPER[0], "tpe", 100, 0, "a page", 50, 3.0, 1.0, *[float("nan")] * 6, seeds=2, deviation=0.5
+    )
+    runs = [mean._replace(seed=seed, seeds=1, deviation=float("nan"), regret=2.0 + seed) for seed in (0, 1)]
+    assert kept_runs.merged([mean], runs[:1]) == [mean]
+    assert kept_runs.merged([mean], runs) == runs
+    (back,) = kept_runs.as_runs([mean])
+    assert back.seeds == (0, 1)
+    assert (back.totals.mean(), back.totals.std(ddof=1)) == pytest.approx((4.0, 0.5))
+    assert second_half_ratio(back) == pytest.approx(1 / 3)
+    (none,) = kept_runs.as_runs([mean._replace(regret=0.0, later_regret=0.0, deviation=0.0)])
+    assert not none.totals.any()
+    ours = [mean._replace(agent="rasp", seed=s, seeds=1, deviation=float("nan"), regret=0.1 * s) for s in (0, 1)]
+    (test,) = summary.best_peer_tests(kept_runs.as_runs([mean, *ours]), "rasp")
+    assert test["p"] != test["p"]  # of a mean, seeds cannot be paired

@@ -7,13 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from rasp_lab.bench import agents, domains
-from rasp_lab.bench.analysis import world_scores
+from rasp_lab.bench.analysis import kept_runs, world_scores
 from rasp_lab.bench.analysis.metrics import Runs, load
 from rasp_lab.bench.domains import WORLDS
-from rasp_lab.bench.report import html_report, result_figures, result_page, results, world_tables
+from rasp_lab.bench.report import html_report, result_page, results, world_tables
 from rasp_lab.bench.runner import run, suites
 from rasp_lab.bench.runner.protocol import COLUMNS, FIRST_COLUMNS, Cell, play
-from rasp_tuner import InvalidValue
 from rasp_tuner.cli import app
 
 
@@ -29,6 +28,7 @@ def runs(domain, agent, loss, *, least=0.0, regime=0, recommended=np.nan, seeds=
         "regret": table - least,
         "regime": np.broadcast_to(np.asarray(regime), table.shape),
         "recommended": np.broadcast_to(np.asarray(recommended, dtype=float), table.shape),
+        **dict.fromkeys(("predicted", "deviation", "error"), np.full(table.shape, np.nan)),
     }
     return Runs(domain, agent, 80, seeds, columns)
 
@@ -188,30 +188,10 @@ def test_half_is_refused_where_there_is_no_world(tmp_path):
     assert "half (--half) must be one of ['develop', 'report'], got 'both'" in result.stderr
 
 
-def test_only_the_section_of_worlds_is_run_and_replaced(tmp_path, monkeypatch):
-    plan = [Cell(domain, agent, 1, 10) for domain in ("W_Mixed", "W_Near") for agent in ("static", "random")]
-    monkeypatch.setattr(results, "plan_worlds", lambda _seeds: plan)
-    target = tmp_path / "docs" / "page.md"
-    words = ("results", "--worlds-only", "--jobs", "1", "--out", str(tmp_path / "out"), "--markdown", str(target))
-    assert "must hold the tables of a page of results" in rasp(*words).stderr
-    folder = target.parent / result_page.FOLDER
-    facts = result_figures.Facts(5, "numpy 2", ["kept"], [])
-    kept = result_figures.Figures(facts, {"memory": (["agent", "from", "to", "KiB"], [["rasp", "1", "2", "3.0"]])})
-    result_figures.save(kept, folder)
-    result = rasp(*words)
-    assert result.exit_code == 0, result.stderr
-    assert "- kept\n" in target.read_text()
-    assert "| stuck | " in target.read_text()
-    found = result_figures.load(folder)
-    assert found["memory"] == kept["memory"]
-    assert found["worlds-shares"][0] == ["agent", "W Mixed", "stuck"]
-    with pytest.raises(InvalidValue, match="must hold finished runs"):
-        results.write_worlds(plan, tmp_path / "nowhere", target)
-
-
 def test_worlds_are_on_the_page_and_what_is_missing_of_them_is_named(tmp_path):
     plan = [Cell("W_Mixed", "static", s, 80) for s in (1, 3, 5)]
-    made = results.figures([runs("W_Mixed", "static", 1.0)], plan, tmp_path)
+    rows = [kept_runs.kept(runs("W_Mixed", "static", 1.0, seeds=(seed,)), "") for seed in (1, 3)]
+    made = results.figures(rows, plan, tmp_path, tmp_path)
     page = result_page.page(made, "")
     assert "| W Mixed | 1.00 (1.00) |" in page.split("\n## Random worlds\n")[1].split("\n## ")[0]
     assert "- T = 80, `static`: 1 of 3 runs: W Mixed (seed 5)" in page

@@ -23,6 +23,7 @@ from rasp_tuner.errors import InvalidValue
 ADAPT_WINDOW = 10  # the paper's W
 ADAPT_SHARE = 0.1  # the paper's alpha, as a share of the gap between static and best: the best loss itself may be zero
 MEND = "run the same `rasp bench` again, which writes it anew"
+UNPAIRED = "unpaired"  # a column of runs whose seeds are not known one by one
 NORMAL_50, NORMAL_90 = 0.6744897501960817, 1.6448536269514722  # two-sided quantiles of the normal distribution
 
 

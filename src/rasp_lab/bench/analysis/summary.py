@@ -8,6 +8,7 @@ from typing import Any
 
 from rasp_lab.bench.analysis import returns, stats
 from rasp_lab.bench.analysis.metrics import (
+    UNPAIRED,
     Adaptation,
     Runs,
     adaptation,
@@ -95,7 +96,7 @@ def best_peer_tests(runs: Iterable[Runs], ours: str) -> list[dict[str, Any]]:
                 "ours": float(a.mean()),
                 "theirs": float(b.mean()),
                 "seeds": len(a),
-                "p": stats.paired_p(a, b),
+                "p": float("nan") if UNPAIRED in best.columns else stats.paired_p(a, b),
             }
         )
     adjusted = stats.holm({row["domain"]: row["p"] for row in rows})

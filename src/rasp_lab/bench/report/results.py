@@ -1,18 +1,23 @@
-"""docs/RESULTS.md: every agent on every domain, written from the runs that are finished; no number is typed by hand."""
+"""docs/RESULTS.md: every agent on every domain; no number is typed by hand.
+
+What the page needs of each run is a row of runs.csv beside its tables (kept_runs). Only our own agents run again when
+the engine has changed. Peers are kept: they take hours, and no engine moves them.
+"""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rasp_lab import REPOSITORY
 from rasp_lab.bench.agents import AGENTS, OF_PAPER_PAGE
-from rasp_lab.bench.analysis import summary
-from rasp_lab.bench.analysis.metrics import Runs, load
-from rasp_lab.bench.domains import short_name
+from rasp_lab.bench.analysis import kept_runs
+from rasp_lab.bench.analysis.kept_runs import OF_ENGINE, KeptRun
+from rasp_lab.bench.analysis.metrics import load
+from rasp_lab.bench.domains import SYNTHETIC, short_name
 from rasp_lab.bench.domains.worlds import is_world
-from rasp_lab.bench.report import html_report, result_figures, result_page
-from rasp_lab.bench.report.result_figures import Figures, collected
+from rasp_lab.bench.report import result_figures, result_page
+from rasp_lab.bench.report.result_figures import FRESH_SEEDS, MEASURED_APART, Figures, collected
 from rasp_lab.bench.runner import run, suites, timing
 from rasp_lab.bench.runner.protocol import Cell
 from rasp_lab.pages import origin
@@ -20,17 +25,16 @@ from rasp_lab.pages.origin import Origin
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.files.snapshot import write as write_whole
 
-MEMORY_DOMAIN, MEMORY_STEPS = "H1_Recurring_Regimes", 1200  # beyond every window, RASP's ledger of 1,000 among them
-OF_ENGINE = ("rasp", "rasp-no-memory")  # agents whose runs are of no use once the engine has changed
-WORLDS = "random worlds"  # figures that can be measured again without the others
-DOMAINS = "domains"
-NOTES = "origins.json"  # in DIR: the engines of its runs
+PAGE = REPOSITORY / "docs" / "RESULTS.md"
+RUNS = "runs.csv"  # beside the tables
+NOTE = "engine.json"  # in DIR: the engine that its runs of our agents are of
 
 
 def plan(seeds: int) -> list[Cell]:
     """Every run of the page, slow agents last."""
     cells = suites.cells("all", [name for name in AGENTS if name not in OF_PAPER_PAGE], seeds) + plan_worlds(seeds)
-    return sorted(cells, key=lambda cell: cell.agent in suites.SLOW)
+    fresh = [Cell(name, agent, seed, 100) for name in SYNTHETIC for agent in ("static", "rasp") for seed in FRESH_SEEDS]
+    return sorted([*cells, *fresh], key=lambda cell: cell.agent in suites.SLOW)
 
 
 def plan_worlds(seeds: int) -> list[Cell]:
@@ -38,95 +42,92 @@ def plan_worlds(seeds: int) -> list[Cell]:
     return [cell for cell in suites.world_cells(seeds) if cell.agent in AGENTS]
 
 
-def forget_older(cells: Sequence[Cell], out: Path) -> list[Cell]:
-    """Remove the runs of an older engine, and note which engine runs now; returns what was removed.
+def on_file(cells: Sequence[Cell], target: Path, peers: bool = False) -> list[KeptRun]:
+    """Rows of these cells that need not run again: ours of today's engine, and all of peers.
 
-    Runs of agents that are not of the engine stay. Step times and memory growth are measured again for all agents,
-    since those of a table run beside each other.
+    `peers`: those of peers only if today's packages and code made them.
     """
-    known, today = {o.what: o for o in _noted(out)}, origin.origin_of()
-    gone: list[Cell] = []
-    for what in sorted({_what(cell) for cell in cells}):
-        if what in known and not known[what].is_older(today.engine):
-            continue
-        known[what] = replace(today, what=what)
-        gone += [c for c in cells if c.agent in OF_ENGINE and _what(c) == what and _file(c, out).is_file()]
-        if what == DOMAINS:
-            for name in ("timing.json", "memory.json"):
-                (out / name).unlink(missing_ok=True)
-    for cell in gone:
-        _file(cell, out).unlink()
+    file = target.parent / result_page.FOLDER / RUNS
+    rows = kept_runs.read(file if file.is_file() else PAGE.parent / result_page.FOLDER / RUNS)
+    wanted, strict = set(cells), {agent for agent in AGENTS if peers or agent in OF_ENGINE}
+    return [
+        row
+        for row in rows
+        if wanted.issuperset(row.cells) and (row.agent not in strict or row.made_by == kept_runs.made_by(row.agent))
+    ]
+
+
+def to_run(cells: Sequence[Cell], rows: Iterable[KeptRun], peers: bool = False) -> list[Cell]:
+    """The cells without a row: ours, the default's beside them, and with `peers` everybody's."""
+    known = {cell for row in rows for cell in row.cells}
+    return [c for c in cells if c not in known and (peers or c.agent in OF_ENGINE or c.seed in FRESH_SEEDS)]
+
+
+def forget_older(cells: Sequence[Cell], out: Path) -> list[Cell]:
+    """Remove runs of an older engine from DIR, and note which one runs now; returns what was removed.
+
+    Step times are measured again for all agents: those of a table run beside each other.
+    """
+    noted, today = _noted(out), origin.origin_of()
+    if noted is not None and not noted.is_older(today.engine):
+        return []
+    gone = [c for c in cells if c.agent in OF_ENGINE and _file(c, out).is_file()]
+    for file in (*(_file(cell, out) for cell in gone), out / "timing.json"):
+        file.unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / NOTES, (json.dumps([asdict(o) for o in known.values()], indent=1) + "\n").encode())
+    write_whole(out / NOTE, (json.dumps(asdict(today), indent=1) + "\n").encode())
     return gone
 
 
-def write(cells: Sequence[Cell], out: Path, target: Path) -> Path:
-    """From the finished ones of `cells` in DIR: steps.csv, summary.json, both reports, the page and its tables."""
-    runs = _finished(cells, out)
-    write_whole(out / "summary.json", summary.to_json(summary.summarise(runs)).encode())
-    web, _ = html_report.write(out, runs)
-    _publish(figures(runs, cells, out), out, target)
-    return web
-
-
-def write_worlds(cells: Sequence[Cell], out: Path, target: Path) -> None:
-    """Replace the tables of random worlds beside the page at `target`, and write the page again.
-
-    Its other tables stay as they are, so their runs are not needed.
-    """
-    runs, known = _finished(cells, out), result_figures.load(target.parent / result_page.FOLDER)
-    _publish(replace(known, tables={**known.tables, **result_figures.world_figures(runs)}), out, target)
-
-
-def figures(runs: Sequence[Runs], cells: Sequence[Cell], out: Path) -> Figures:
-    """What the page shows; `cells` is the plan, of which some may have no runs yet."""
-    seeds = max((c.seed for c in cells if not is_world(c.domain)), default=0) + 1
-    missing = _missing(_not_in(runs, cells), cells)
-    return collected(runs, seeds, len(cells), missing, html_report.memory_tables(out), timing.load(out))
-
-
-def page_again(target: Path) -> None:
-    """Write the page from the tables beside it; nothing is run or recorded."""
-    known = result_figures.load(target.parent / result_page.FOLDER)
-    write_whole(target, result_page.page(known, origin.head(target.name)).encode())
-
-
-def _publish(made: Figures, out: Path, target: Path) -> None:
-    """Write tables and page; the repository's own page is recorded with the engine that ran."""
-    result_figures.save(made, target.parent / result_page.FOLDER)
-    noted = _noted(out)
-    if target.resolve() == (REPOSITORY / "docs" / "RESULTS.md").resolve():
+def write(cells: Sequence[Cell], out: Path, target: Path, rows: Sequence[KeptRun]) -> None:
+    """The page and its tables, from the rows on file and the finished runs in DIR."""
+    single = {row.cells[0] for row in rows if row.seeds == 1}
+    known = kept_runs.merged(rows, _finished([cell for cell in cells if cell not in single], out))
+    if not known:
+        raise InvalidValue(f"{out / 'cells'} must hold finished runs of the plan, got none of {len(cells)}")
+    folder = target.parent / result_page.FOLDER
+    made = figures(known, cells, out, folder)
+    result_figures.save(made, folder)
+    kept_runs.write(folder / RUNS, known)
+    noted = [one for one in (_noted(out),) if one is not None]
+    if target.resolve() == PAGE.resolve():
         for each in noted:
             origin.record(target.name, each)
-        noted = origin.load()[target.name]
+        noted = list(origin.load()[target.name])
     write_whole(target, result_page.page(made, origin.head_of(noted, origin.engine_hash())).encode())
 
 
-def _finished(cells: Sequence[Cell], out: Path) -> list[Runs]:
-    done = [cell for cell in cells if run.is_finished(cell, out)]
-    if not done:
-        raise InvalidValue(f"{out / 'cells'} must hold finished runs of the plan, got none of {len(cells)}")
-    return load(run.merge(done, out))
+def figures(rows: Sequence[KeptRun], cells: Sequence[Cell], out: Path, folder: Path) -> Figures:
+    """What the page shows; `cells` is the plan, of which some may have no runs yet.
+
+    Step times are those of DIR, or of the tables that are there.
+    """
+    seeds = max((c.seed for c in cells if not is_world(c.domain) and c.seed not in FRESH_SEEDS), default=0) + 1
+    there = {cell for row in rows for cell in row.cells}
+    missing = _missing([c for c in cells if c not in there], cells)
+    made = collected(rows, seeds, len(cells), missing, timing.load(out))
+    before = result_figures.load(folder).tables if (folder / result_figures.FACTS).is_file() else {}
+    kept = {name: before[name] for name in MEASURED_APART if name in before}
+    return Figures(made.facts, {**kept, **made.tables})
 
 
-def _noted(out: Path) -> tuple[Origin, ...]:
-    """The engines that the runs in DIR are of; none of a folder that nothing was noted in."""
-    file = out / NOTES
-    return tuple(Origin(**found) for found in json.loads(file.read_text())) if file.is_file() else ()
+def _finished(cells: Sequence[Cell], out: Path) -> list[KeptRun]:
+    """Of the cells that DIR has whole; ours only if they are of today's engine."""
+    noted = _noted(out)
+    fresh = noted is not None and not noted.is_older(origin.engine_hash())
+    done = [c for c in cells if (fresh or c.agent not in OF_ENGINE) and run.is_finished(c, out)]
+    runs = (load(_file(cell, out))[0] for cell in done)
+    return [kept_runs.rounded(kept_runs.kept(each, kept_runs.made_by(each.agent))) for each in runs]
 
 
-def _what(cell: Cell) -> str:
-    return WORLDS if is_world(cell.domain) else DOMAINS
+def _noted(out: Path) -> Origin | None:
+    """The engine that the runs in DIR are of; None of a folder that nothing was noted in."""
+    file = out / NOTE
+    return Origin(**json.loads(file.read_text())) if file.is_file() else None
 
 
 def _file(cell: Cell, out: Path) -> Path:
     return out / "cells" / f"{cell.key}.csv"
-
-
-def _not_in(runs: Sequence[Runs], cells: Sequence[Cell]) -> list[Cell]:
-    known = {(r.domain, r.agent, r.horizon, seed) for r in runs for seed in r.seeds}
-    return [c for c in cells if (c.domain, c.agent, c.horizon, c.seed) not in known]
 
 
 def _missing(missing: Sequence[Cell], cells: Sequence[Cell]) -> list[str]:

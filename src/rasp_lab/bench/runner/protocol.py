@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One step of a run. Times are those of the agent alone."""
+    """One step of a run. Times are of the processor, of the agent alone."""
 
     domain: str
     agent: str
@@ -100,9 +100,9 @@ def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator
     for step, omega in enumerate(world.build_sequence(cell.horizon, cell.seed)):
         if hasattr(agent, "reveal"):
             agent.reveal(world, omega)
-        started = time.perf_counter()
+        started = time.process_time()
         id, point = agent.ask(world.context_fn(omega))
-        ask_ms = 1e3 * (time.perf_counter() - started)
+        ask_ms = 1e3 * (time.process_time() - started)
         theta = world.theta(point)
         loss = world.true_loss(theta, omega)
         served = agent.recommend(world.context_fn(omega)) if hasattr(agent, "recommend") else None
@@ -126,9 +126,9 @@ def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator
         waiting.append((id, metrics, row))
         if len(waiting) > world.delay:
             id, told, row = waiting.pop(0)
-            started = time.perf_counter()
+            started = time.process_time()
             agent.tell_failed(id) if told is None else agent.tell(id, told)
-            yield _with_forecast(agent, id, replace(row, tell_ms=1e3 * (time.perf_counter() - started)))
+            yield _with_forecast(agent, id, replace(row, tell_ms=1e3 * (time.process_time() - started)))
     for id, _, row in waiting:
         yield _with_forecast(agent, id, row)
 
