@@ -122,6 +122,9 @@ def run_bench(
     page: Annotated[
         Path | None, typer.Option(help="Also write a page of the public results.", rich_help_panel=PUBLIC)
     ] = None,
+    page_only: Annotated[
+        bool, typer.Option("--page-only", help="Run nothing: --page of what has run so far.", rich_help_panel=PUBLIC)
+    ] = False,
     download: Annotated[
         str | None,
         typer.Option(
@@ -140,10 +143,11 @@ def run_bench(
             raise InvalidValue("name the suite once: rasp bench SUITE, or --suite SUITE")
         suite = suite if name is None else name
         if suite == "public":
-            _run_public(data, agents, seeds, jobs, out, page, download, as_json)
+            _run_public(data, agents, seeds, jobs, out, page, page_only, download, as_json)
             return
-        if data is not None or page is not None or download is not None:
-            raise InvalidValue("--data, --page and --download are for the suite public: rasp bench public --data DIR")
+        if data is not None or page is not None or page_only or download is not None:
+            said = "--data, --page, --page-only and --download are for the suite public"
+            raise InvalidValue(f"{said}: rasp bench public --data DIR")
         with busy("loading"):
             from rasp_lab.bench import agents as registry
             from rasp_lab.bench import domains as worlds
@@ -214,12 +218,13 @@ def _run_public(
     jobs: int,
     out: Path,
     page: Path | None,
+    page_only: bool,
     download: str | None,
     as_json: bool,
 ) -> None:
     """The public tables: docs/PUBLIC.md."""
     with busy("loading"):
-        from rasp_lab.public import files, protocols, public_page, runs
+        from rasp_lab.public import files, measures, peer_totals, protocols, public_page, runs
 
     if data is None:
         raise InvalidValue("the public tables are not part of this package: name their folder with --data DIR")
@@ -232,11 +237,23 @@ def _run_public(
         say("the GPU kernel is left out: it needs pip install 'rasp-tuner[kernel-tuner]'")
     chosen = None if agents == DEFAULT_AGENTS else _names(agents)
     cells = protocols.plan(seeds, chosen)
-    kept = sum(runs.finished(cell, out) is not None for cell in cells)
+    table = None if page is None else page.parent / peer_totals.PLACE
+    known = {} if table is None else peer_totals.read(table)
+    wanted = [cell for cell in cells if cell not in known]
+    done = [cell for cell in wanted if runs.finished(cell, out) is not None]
+    kept = len(cells) - len(wanted) + len(done)
+    if page_only and not kept:
+        raise InvalidValue(f"{out} holds no finished runs: leave out --page-only")
     with _resumable(), _progress_of(cells, kept, as_json) as finished:
-        found = runs.run_cells(cells, data, out, jobs, finished)
+        ran = runs.run_cells(done if page_only else wanted, data, out, jobs, finished)
     with busy("summarising"):
+        own = {cell: measures.totals(cell, rows) for cell, rows in ran.items()}
+        found = {cell: own.get(cell, known.get(cell, {})) for cell in cells if cell in own or cell in known}
+        if table is not None:
+            peer_totals.write(found, table)
         lines = public_page.summary(found, data)
+        if page is not None:
+            lines = public_page.with_earlier(lines, page.with_suffix(".csv"))
         public_page.write_csv(lines, out / "public.csv")
     if page is not None:
         public_page.write_page(lines, page)

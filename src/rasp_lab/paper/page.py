@@ -12,16 +12,18 @@ from rasp_tuner.files.snapshot import write as write_whole
 from rasp_tuner.page.html_page import Table
 
 FOLDER = "results/paper"  # of the tables, beside the page
+REPAIRED, CHOSEN = "### Repaired", " Its changes were chosen on"
 START, END = "<!-- measured: make paper -->", "<!-- end of what was measured -->"
 
 
 def write(found: Mapping[str, Table], verdict: str, page: Path) -> None:
-    """Write the tables into FOLDER beside the page, and its measured part."""
+    """Write the tables into FOLDER beside the page, and its measured part; without a verdict, that of before stays."""
     text = page.read_text() if page.is_file() else f"# The paper, measured\n\n{START}\n{END}\n"
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)
     if not start or not end:
         raise InvalidValue(f"{page} must have the lines {START!r} and {END!r}: what was measured goes between them")
+    verdict = verdict or rest.partition(f"{REPAIRED}\n\n")[2].partition(CHOSEN)[0]
     for name, table in found.items():
         csv_tables.write(page.parent / FOLDER / f"{name}.csv", table)
     write_whole(page, f"{before}{START}\n\n{part(found, verdict)}\n\n{END}{after}".encode())
@@ -43,7 +45,7 @@ def part(found: Mapping[str, Table], verdict: str) -> str:
     }
     parts = [f"{title}\n\n{words}\n\n{markdown(found[name])}" for name, (title, words) in said.items() if name in found]
     if "repaired" in found:
-        parts += ["### Repaired", f"{verdict} Its changes were chosen on domains {chosen} and even seeds."]
+        parts += [REPAIRED, f"{verdict}{CHOSEN} domains {chosen} and even seeds."]
     if "claims" in found:
         parts += ["### Claims", claims(found["claims"])]
     files = ", ".join(f"[{name}.csv]({FOLDER}/{name}.csv) ({what})" for name, what in FILES.items() if name in found)

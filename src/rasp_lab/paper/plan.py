@@ -33,6 +33,10 @@ BRIDGE: Mapping[str, tuple[str, str]] = {  # agent -> component, what takes its 
     "rasp": ("budget", "preset `default`"),
 }
 
+BRIDGE_OF_ENGINE = dict(list(BRIDGE.items())[2:])  # with the row that the first of the engine is relative to
+OF_ENGINE = frozenset(list(BRIDGE)[3:])  # whose runs are of no use once the engine has changed
+BESIDE = ("static", "random", "cma-es", list(BRIDGE)[2], "gp-ucb")  # what their rows are relative to
+
 
 def taken_back() -> dict[str, str]:
     """Agent -> the change of REPAIRED that it lacks."""
@@ -61,6 +65,12 @@ def cells(seeds: int = SEEDS) -> list[Cell]:
         *_cells(SYNTHETIC, COMPOSED, few),
     ]
     return list(dict.fromkeys(made))
+
+
+def engine_cells(seeds: int = SEEDS) -> list[Cell]:
+    """The runs that depend on the engine, and those that their rows are relative to; ours first, the slow ones last."""
+    order = ["static", *sorted(OF_ENGINE), *BESIDE[1:]]
+    return sorted((cell for cell in cells(seeds) if cell.agent in order), key=lambda cell: order.index(cell.agent))
 
 
 def _cells(domains: Iterable[str], agents: Sequence[str], seeds: Sequence[int]) -> list[Cell]:

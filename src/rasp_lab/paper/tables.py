@@ -10,7 +10,18 @@ from rasp_lab.bench.analysis.metrics import Runs, geometric_mean, select, shared
 from rasp_lab.bench.domains import SYNTHETIC, short_name
 from rasp_lab.bench.report import paper_tables, tables
 from rasp_lab.bench.runner.timing import DOMAIN, StepTimes
-from rasp_lab.paper.plan import BRIDGE, CHOSEN_ON, COMPOSED, HORIZON, PEERS, READINGS, REPAIRED, odd, taken_back
+from rasp_lab.paper.plan import (
+    BRIDGE,
+    BRIDGE_OF_ENGINE,
+    CHOSEN_ON,
+    COMPOSED,
+    HORIZON,
+    PEERS,
+    READINGS,
+    REPAIRED,
+    odd,
+    taken_back,
+)
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.page.html_page import Table
 
@@ -26,11 +37,11 @@ FILES = {  # name -> what it has
 }
 
 
-def of_runs(runs: Sequence[Runs], times: Times) -> dict[str, Table]:
-    """All tables that the runs are enough for."""
+def of_runs(runs: Sequence[Runs], times: Times, engine_only: bool = False) -> dict[str, Table]:
+    """All tables that the runs are enough for. `engine_only`: the bridge from the row before the engine's on."""
     found = {
         "readings": readings(runs, times),
-        "bridge": bridge(runs),
+        "bridge": bridge(runs, BRIDGE_OF_ENGINE if engine_only else BRIDGE),
         "repaired": repaired(_odd_seeds(runs)),
         "taken-back": without_one(_odd_seeds(runs)),
         "claims": tables.claims_table(runs, times),
@@ -78,10 +89,10 @@ def readings(runs: Sequence[Runs], times: Times) -> Table:
     ], rows
 
 
-def bridge(runs: Sequence[Runs]) -> Table:
+def bridge(runs: Sequence[Runs], steps: Mapping[str, tuple[str, str]] = BRIDGE) -> Table:
     """One more component of the engine a row, and by which factor it moves regret."""
     rows, before = [], ""
-    for agent, (component, instead) in BRIDGE.items():
+    for agent, (component, instead) in steps.items():
         level, effect = _level(runs, agent, "static"), _level(runs, agent, before) if before else None
         if level is None:
             return [], []

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from rasp_lab.public import kernels, serving
-from rasp_lab.public.cells import OURS, PROBED, Cell, Row
+from rasp_lab.public.cells import MOST_SEEDS, OURS, PROBED, Cell, Row
 from rasp_lab.public.peers import PEERS
 from rasp_lab.public.tables import SYSTEMS, Mask, Table, dlisa, poppler, sqlite
 from rasp_tuner import Category, Metric, Tuner
@@ -23,7 +23,6 @@ from rasp_tuner.errors import InvalidValue
 
 MEASUREMENTS = 80
 AFTER = (20, 40, 80)  # measurements, after which the best is written down
-MOST_SEEDS = {"serving": 3, "kernels": 5}  # of protocols whose runs differ little, or take long
 Schema = dict[str, ContextKind] | None
 
 AGENTS: dict[str, tuple[str, ...]] = {

@@ -1,6 +1,6 @@
 """Runs cells of the public suite and keeps what they gave: a cell that is finished is not run again.
 
-What peers gave is kept for good. Ours is kept with a digest of the engine: a changed engine runs again.
+Ours is kept with a digest of the engine: a changed engine runs again. What peers gave is kept with what made it.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import rasp_tuner
 from rasp_lab.public.cells import OURS, Cell, Row
+from rasp_lab.public.peer_totals import made_by
 from rasp_lab.public.protocols import run
 from rasp_tuner.files.snapshot import write
 
@@ -30,7 +31,8 @@ def engine_digest() -> str:
 
 
 def place(cell: Cell, out: Path) -> Path:
-    return out / "cells" / (engine_digest() if cell.agent.startswith(OURS) else "peers") / f"{cell.key}.json"
+    ours, made = cell.agent.startswith(OURS), made_by(cell.protocol, cell.agent)
+    return out / "cells" / (engine_digest() if ours else made.replace(", ", "-").replace(" ", "-")) / f"{cell.key}.json"
 
 
 def finished(cell: Cell, out: Path) -> list[Row] | None:

@@ -11,7 +11,7 @@ from rasp_lab.bench.runner.protocol import Cell
 from rasp_lab.bench.runner.timing import DOMAIN, StepTimes
 from rasp_lab.pages import csv_tables, origin
 from rasp_lab.paper import __main__ as command
-from rasp_lab.paper import page, plan, tables
+from rasp_lab.paper import earlier, page, plan, tables
 from rasp_tuner.errors import InvalidValue
 
 
@@ -151,3 +151,28 @@ def test_one_seed_is_refused(capsys):
     with pytest.raises(SystemExit):
         command.main(["--seeds", "1"])
     assert "at least 2" in capsys.readouterr().err
+
+
+def test_rows_of_the_engine_alone_are_measured_again(tmp_path):
+    bridge = {agent: 3.0 - i / 4 for i, agent in enumerate(plan.BRIDGE)}
+    every = runs(**{**PEERS, **bridge})
+    file = tmp_path / "PAPER.md"
+    page.write(tables.of_runs(every, TIMES), "It was measured.", file)
+    folder = tmp_path / page.FOLDER
+    before = {table.stem: csv_tables.read(table) for table in folder.glob("*.csv")}
+    today = runs(**{"static": 1.0, "cma-es": 5.0, "rasp": 0.25, **dict.fromkeys(list(plan.BRIDGE)[2:-1], 0.5)})
+    found, renewed = earlier.with_earlier(tables.of_runs(today, {}, engine_only=True), folder)
+    assert {"readings", "bridge", "ratios"} <= set(renewed)
+    assert dict(zip(found["readings"][0], found["readings"][1][-1], strict=True))["ahead of both peers"] == "9"
+    page.write(found, "", file)
+    readings = {row[0]: row[2] for row in found["readings"][1]}
+    assert readings["`rasp`"] == "0.25 ± 0.00"
+    assert readings["`cma-es`"] == "0.90 ± 0.00"  # as before
+    assert found["bridge"][1][:3] == before["bridge"][1][:3]
+    assert found["bridge"][1][-1][2:] == ["0.25 ± 0.00", "x 0.50 ± 0.00"]
+    assert [row[0] for row in found["ratios"][1]] == [row[0] for row in before["ratios"][1]]
+    less = runs(static=1.0, **{"rasp": 0.25})
+    found, renewed = earlier.with_earlier(tables.of_runs(less, {}, engine_only=True), folder)
+    assert "bridge" not in renewed  # without all of its rows a table stays as it is
+    with pytest.raises(InvalidValue, match="must have the columns"):
+        earlier.with_earlier({"readings": (["agent"], [["`rasp`"]])}, folder)
