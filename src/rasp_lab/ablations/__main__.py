@@ -119,7 +119,7 @@ def verdict(body: Sequence[Sequence[str]], effects: Sequence[Sequence[Effect]]) 
 
 
 def _words(row: Sequence[str]) -> str:
-    return row[0] if row[2] == BOTH else f"{row[0]}, {row[2]}"
+    return row[0] if row[2] == BOTH or row[2] in row[0] else f"{row[0]}, {row[2]}"
 
 
 def _shown(value: float) -> str:

@@ -87,7 +87,8 @@ ROWS = (
                 "contexts/context_encoder.py",
                 "        plain = self._plain(context)\n",
                 "        return np.zeros(self.dim)\n        plain = self._plain(context)\n",
-            )
+            ),
+            Code("contexts/context_encoder.py", "return np.array(encoded)", "return np.zeros(len(encoded))"),
         ],
     ),
     Row(

@@ -112,7 +112,7 @@ def test_the_committed_page_is_made_from_the_tables_beside_it():
     known = result_figures.load(docs / result_page.FOLDER)
     committed = (docs / "RESULTS.md").read_text()
     assert committed == result_page.page(known, origin.head("RESULTS.md"))
-    assert headings(committed) == ORDER
+    assert [title for title in headings(committed) if title != "Missing"] == ORDER
     assert len(committed.split()) <= 1500
     assert set(known.tables) == set(result_figures.FILES)
 

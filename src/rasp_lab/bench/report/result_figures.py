@@ -64,7 +64,7 @@ class Facts:
     fresh: float | None = None  # regret of ours relative to `static` on FRESH_SEEDS, nine domains
     runs: int = 0
     missing: Sequence[str] = ()
-    printed: Sequence[str] = ()  # agents of which some rows are what an earlier page printed
+    printed: int = 0  # rows that are what an earlier page printed
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def collected(
         if domain in (times or {}):
             found[name] = tables.timing_table((times or {})[domain])
     found["calibration"] = calibration(usual)
-    printed = sorted({row.agent for row in usual if row.made_by.startswith(PRINTED)})
+    printed = sum(row.made_by.startswith(PRINTED) for row in usual)
     elsewhere = geometric_means(as_runs([row for row in rows if row.seed in FRESH_SEEDS]), SHORT).get("rasp")
     facts = Facts(seeds, versions(), losses(here), summaries(here), elsewhere, planned, missing, printed)
     return Figures(facts, {name: found[name] for name in FILES if name in found and found[name][1]})

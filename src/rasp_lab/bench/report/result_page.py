@@ -53,8 +53,8 @@ def page(figures: Figures, head: str) -> str:
 
 
 def _printed(figures: Figures) -> str:
-    names = ", ".join(f"`{name}`" for name in figures.facts.printed)
-    return f" Some rows are means that an earlier page printed; those of {names}." if names else ""
+    said = f' {figures.facts.printed} of its rows, "printed by", are what an earlier page printed of peers.'
+    return said if figures.facts.printed else ""
 
 
 def _fresh(figures: Figures) -> str:
