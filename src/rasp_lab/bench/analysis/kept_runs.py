@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 import rasp_tuner.paper
 from rasp_lab import HERE
@@ -40,6 +41,7 @@ PACKAGES = {  # module of an agent -> the packages that choose for it
     "vw": ("vowpalwabbit",),
     "rasp": ("rasp-tuner", "torch"),
 }
+Flags = NDArray[np.bool_]
 SHOWN_DIGITS = 12  # of a hash
 FORECASTS = ("nll", "coverage_50", "coverage_90")
 
@@ -75,13 +77,14 @@ def kept(run: Runs, made_by: str) -> KeptRun:
     regret, loss = run["regret"][0], run["loss"][0]
     served = run["recommended"][0][run["regime"][0] == CHEAP] if run.domain.startswith("W_Scales") else []
     said = calibration(run) or {}
-    return KeptRun(
-        *(run.domain, run.agent, run.horizon, run.seeds[0], made_by, int(first.sum())),
-        *(float(regret[part].sum()) for part in (first, ~first)),
-        *(float(loss[part].mean()) if part.any() else float("nan") for part in (first, ~first)),
-        float(served[-1]) if len(served) else float("nan"),
-        *(said.get(name, float("nan")) for name in FORECASTS),
+    (early, late), (loss_early, loss_late) = (
+        [float(regret[part].sum()) for part in (first, ~first)],
+        [float(loss[part].mean()) if part.any() else float("nan") for part in (first, ~first)],
     )
+    last = float(served[-1]) if len(served) else float("nan")
+    nll, half, most = (said.get(name, float("nan")) for name in FORECASTS)
+    made = run.domain, run.agent, run.horizon, run.seeds[0], made_by, int(first.sum())
+    return KeptRun(*made, early, late, loss_early, loss_late, last, nll, half, most)
 
 
 def as_runs(rows: Iterable[KeptRun]) -> list[Runs]:
@@ -178,14 +181,15 @@ def write(file: Path, rows: Sequence[KeptRun]) -> None:
 
 def rounded(row: KeptRun) -> KeptRun:
     """The row as it reads back."""
-    return KeptRun(*(float(_shown(value) or "nan") if isinstance(value, float) else value for value in row))
+    floats = {name: value for name, value in row._asdict().items() if isinstance(value, float)}
+    return row._replace(**{name: float(_shown(value) or "nan") for name, value in floats.items()})  # type: ignore[arg-type]
 
 
-def _first_part(run: Runs) -> Array:
+def _first_part(run: Runs) -> Flags:
     """Which steps are in it [T]."""
     steps = np.arange(run.horizon)
     if run.domain.startswith("W_Scales"):
-        first: Array = run["regime"][0] == CHEAP
+        first: Flags = run["regime"][0] == CHEAP
         return first
     if run.domain.startswith("W_Near"):
         return np.asarray(steps < START_STEPS)
@@ -196,7 +200,7 @@ def _rest(row: KeptRun) -> int:
     return max(row.horizon - row.steps, 1)
 
 
-def _spread(first: Array, values: Sequence[tuple[float, float]]) -> Array:
+def _spread(first: Flags, values: Sequence[tuple[float, float]]) -> Array:
     early, late = np.array(values).T[:, :, None]
     spread: Array = np.where(first, early, late)
     return spread
