@@ -111,7 +111,6 @@ def test_mistakes_are_said_in_one_line(tmp_path):
         ("bench", "--engine", "abacus", "--out", str(tmp_path)),
         ("bench", "--jobs", "0", "--out", str(tmp_path)),
         ("report", str(tmp_path / "nowhere")),
-        ("results", "--page-only", "--out", str(tmp_path / "nowhere")),
     ):
         result = rasp(*words)
         assert result.exit_code == 1, words

@@ -50,7 +50,7 @@ def test_what_is_measured_is_kept_with_the_steps_it_took(tmp_path):
     assert sum(steps for _, steps in went) == 40
     times = timing.load(tmp_path)[DOMAIN]
     assert [t.steps for t in times.values()] == [20, 20]
-    assert 2 <= times["sleeper"].median_ms <= times["sleeper"].p99_ms
+    assert 0.0 < times["sleeper"].median_ms <= times["sleeper"].p99_ms < 2.0  # processor time: who sleeps takes none
 
 
 def test_a_domain_is_timed_in_one_sitting_and_once(tmp_path):
