@@ -1,6 +1,7 @@
 """What surrounds the C on a GPU: here its memory is torch's on the CPU, and the library stands in for the functions."""
 
 import ctypes
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from rasp_tuner.engine.kernel.native_batch import NativeBatch
 from rasp_tuner.engine.kernel.state import Dims, blank
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.fleet import Fleet
+from rasp_tuner.fleet.device import Device
 
 torch = pytest.importorskip("torch")
 gpu = pytest.importorskip("rasp_tuner.engine.kernel.gpu")
@@ -43,6 +45,7 @@ def on_cpu(monkeypatch):
     monkeypatch.setattr(gpu, "_device", lambda _: torch.device("cpu"))
     monkeypatch.setattr(gpu.GpuBatch, "launch", launched)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(Device, "queue", lambda _: nullcontext())  # there are no streams
 
 
 def taught(batch, steps=12, seed=0):

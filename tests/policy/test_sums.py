@@ -49,7 +49,7 @@ def test_edges_learn_from_nothing_with_sums_alone(space, noise, tmp_path):
     rng = np.random.default_rng(0)
     means = [a_round(tuner, exported(tuner, tmp_path, 2000), rng, 2000, noise) for _ in range(10)]
     assert means[0] == pytest.approx(33.8, abs=0.1)  # nothing is known, so that the default runs
-    assert max(means) < 33.8 * (1.05 if noise == 1.0 else 1.3)  # what exploring may cost in one round
+    assert max(means) < 33.8 * 1.4  # what exploring may cost in one round, of which nothing is known until it ends
     assert np.mean(means) < 33.8
     assert np.mean(means[-3:]) < (20.5 if noise == 1.0 else 25.0)
     assert tuner.learned == 20_000

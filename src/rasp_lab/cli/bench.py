@@ -123,7 +123,10 @@ def run_bench(
         Path | None, typer.Option(help="Also write a page of the public results.", rich_help_panel=PUBLIC)
     ] = None,
     page_only: Annotated[
-        bool, typer.Option("--page-only", help="Run nothing: --page of what has run so far.", rich_help_panel=PUBLIC)
+        bool,
+        typer.Option(
+            "--page-only", help="Run nothing: --page of what has run so far.", metavar="", rich_help_panel=PUBLIC
+        ),
     ] = False,
     download: Annotated[
         str | None,
