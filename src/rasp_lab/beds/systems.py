@@ -2,7 +2,8 @@
 
 The logarithm of a cost is a sum of what the knobs do. Each has a shape, a strength, which may be none, and a best value
 that may differ between situations, as their levels do. Bowls are rare: most knobs have a kink, a side that hardly
-matters, or a cliff beside their best value. A default may lie at an end of its range.
+matters, or a cliff beside their best value. A default may lie at an end of its range. Where runs can fail they do so
+beyond a plane through up to three knobs, and a failure costs two runs of the default.
 """
 
 import math
@@ -16,6 +17,7 @@ from rasp_lab.beds.costs import values_of
 from rasp_tuner import Bool, Categorical, Float, Int, Tuner
 from rasp_tuner.space import Params, Value
 
+FAILURE = 2.0  # what one costs, in runs of the default
 STEPS, RUNS = 200, 30  # of a live tuner; of a search, on each input
 SEARCH_NOISE = 0.02
 MARGIN, NEAR = 1.02, 1.1  # times the default's cost: no harm; times the least cost: found
@@ -23,6 +25,7 @@ WIDE = 4096  # the largest value of a knob in powers of two
 
 Rng = np.random.Generator
 Knob = Int | Float | Categorical
+Fence = Callable[[Params], bool]  # whether a run fails
 Effect = Callable[[Value, int], float]  # what a value adds to the logarithm of the cost, in a situation
 
 SHAPES: dict[str, Callable[[float, float], float]] = {  # by the value and how far it is above the best one, from 0 to 1
@@ -83,6 +86,25 @@ def drawn(kind: str, seed: int) -> System:
     )
 
 
+def fence(system: System, seed: int) -> Fence:
+    """The default does not fail."""
+    rng = np.random.default_rng([seed, 0xFA])
+    names = [str(name) for name in rng.permutation(list(system.space))[:3]]
+    ways = dict(zip(names, rng.choice([-1.0, 1.0], len(names)).tolist(), strict=True))
+
+    def place(params: Params) -> float:
+        return sum(way * system.space[name].to_unit(params[name]) for name, way in ways.items())
+
+    most = place(system.default) + float(rng.uniform(0.1, 0.6))
+    return lambda params: place(params) > most
+
+
+def never(params: Params) -> bool:
+    """A run that fails."""
+    del params
+    return False
+
+
 def _knob(kind: str, rng: Rng) -> tuple[Knob, Value]:
     """A knob and its default; one in two of continuous ones at an end of its range."""
     if kind == "whole":
@@ -108,10 +130,16 @@ def _effect(knob: Knob, strength: float, places: np.ndarray, shape: Callable[[fl
 def run(cell: str, seed: int, options: Options) -> Values:
     del options
     kind, _, goal = cell.partition(", ")
-    return (searched if goal == "search" else live)(drawn(kind, seed), kind, seed)
+    system = drawn(kind, seed)
+    if goal == "search":
+        return searched(system, kind, seed)
+    if goal == "failing":
+        values = live(system, cell, seed, fence(system, seed))
+        return {name: values[name] for name in (f"{cell}: {line}" for line in FAILING)}
+    return live(system, kind, seed)
 
 
-def live(system: System, kind: str, seed: int) -> Values:
+def live(system: System, kind: str, seed: int, fails: Fence = never) -> Values:
     """A tuner in turns of situations, or at random."""
     rng, names = np.random.default_rng([seed, 3]), [f"c{i}" for i in range(system.contexts.shape[1])]
     tuner = Tuner(system.space, {"ms": "min"}, names, system.default, seed=seed)
@@ -121,10 +149,14 @@ def live(system: System, kind: str, seed: int) -> Values:
         s = step // system.turn % count if system.turn > 1 else int(rng.integers(count))
         context = system.contexts[s] + reach * rng.standard_normal(len(names))
         own = tuner.ask(dict(zip(names, context.tolist(), strict=True)))
-        true = system.cost(own.params, s)
-        tuner.tell(own.id, {"ms": true * math.exp(system.noise * rng.standard_normal())})
-        costs.append([true, system.best(s)] / np.array(system.cost(system.default, s)))
-    paid, least = np.mean(costs, axis=0)
+        level, true, failed = system.cost(system.default, s), system.cost(own.params, s), fails(own.params)
+        noise = math.exp(system.noise * rng.standard_normal())
+        if failed:
+            tuner.tell_failed(own.id)
+        else:
+            tuner.tell(own.id, {"ms": true * noise})
+        costs.append((FAILURE if failed else true / level, system.best(s) / level, failed))
+    paid, least, failures = np.mean(costs, axis=0)
     found = [
         system.cost(tuner.recommend(dict(zip(names, context.tolist(), strict=True))), s) <= NEAR * system.best(s)
         for s, context in enumerate(system.contexts)
@@ -134,6 +166,7 @@ def live(system: System, kind: str, seed: int) -> Values:
         f"{kind}: possible": float(least),
         f"{kind}: found, of situations": float(np.mean(found)),
         f"{kind}: over {MARGIN}": paid > MARGIN,
+        f"{kind}: failures, of runs": float(failures),
     }
 
 
@@ -162,6 +195,11 @@ def searched(system: System, kind: str, seed: int) -> Values:
     }
 
 
+FAILING = {
+    "cost / default": Measure(worst="run"),
+    f"over {MARGIN}": Measure("count", wanted=0.0),
+    "failures, of runs": Measure("mean", worst="run"),
+}
 BED = Bed(
     "systems",
     24,
@@ -169,6 +207,7 @@ BED = Bed(
         name: measure
         for kind in ("mixed", "continuous")
         for name, measure in {
+            **{f"{kind}, failing: {line}": measure for line, measure in FAILING.items()},
             f"{kind}: cost / default": Measure(worst="run"),
             f"{kind}: possible": Measure(),
             f"{kind}: found, of situations": Measure("mean", more=True),
@@ -178,6 +217,6 @@ BED = Bed(
             f"{kind}, search: 2% behind random": Measure("count", wanted=0.0),
         }.items()
     },
-    lambda _: [f"{kind}{goal}" for kind in ("mixed", "continuous") for goal in ("", ", search")],
+    lambda _: [f"{kind}{goal}" for kind in ("mixed", "continuous") for goal in ("", ", search", ", failing")],
     run,
 )

@@ -179,7 +179,7 @@ class Engine:
     ) -> LearnResult:
         del rng
         if self.objective.seen:
-            return self._see_and_learn(RunOutcome(point, context, self.objective.worst(), True, asked))
+            return self._learn_failure(point, context, asked)
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
             FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
@@ -423,7 +423,13 @@ class Engine:
     def _learn_early_failures(self) -> None:
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
-            self._see_and_learn(RunOutcome(failed_at, failed_in, self.objective.worst(), True))
+            self._learn_failure(failed_at, failed_in)
+
+    def _learn_failure(self, point: Array, context: Array, asked: Asked | None = None) -> LearnResult:
+        """Learn that a run failed, by what the default is expected to come to there; it is no value, too."""
+        level, _ = predict_one(self.believe(context), self.default)
+        losses = self.losses.bounded(self.objective.of_failure(level)[None])[0]
+        return self._see_and_learn(RunOutcome(point, context, losses, True, asked))
 
     def _surprise(self, trial: RunOutcome, y: float) -> tuple[float, float]:
         """How far y lies from what was expected of a trial, and the deviation of that, calibrated."""

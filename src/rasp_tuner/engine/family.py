@@ -14,7 +14,7 @@ class RunOutcome(NamedTuple):
 
     point: Array  # [d]
     context: Array  # [d_c]
-    losses: Array  # [K] lower is better; of a failure the worst seen
+    losses: Array  # [K] lower is better; of a failure twice the default's
     failed: bool
     asked: Asked | None = None  # the suggestion that it answers, if it is one
     ended: float | None = None  # y at which the run was ended; the losses are what is expected of it beyond that

@@ -219,7 +219,7 @@ def _learn_believed(to: Learners, trials: Trials, again: bool = False) -> None:
     changed = told & observe_extreme(objective, bounds, objective.own_numbers(leap), objective.own_numbers(told))
     if changed.any():
         to.rescaled(changed, again)
-    losses = np.where(trials.failed[:, None], trials.losses, bounds.bounded(trials.losses))
+    losses = bounds.bounded(trials.losses)
     if (losses != trials.losses).any():
         trials = trials.with_losses(losses)
     nothing = told & says_nothing(objective, own)
@@ -263,6 +263,5 @@ def _learn_first_again(to: Learners, places: Places) -> None:
 
 def _learn_first(to: Learners, trials: Trials) -> None:
     """Have tuners learn one of their first trials; what failed, once anything succeeded."""
-    losses = np.where(trials.failed[:, None], to.objective.worst(), trials.losses)
     keep = ~trials.failed | (to.objective.seen > 0)
-    _some(to, keep, trials.with_losses(losses), partial(_learn_believed, again=True))
+    _some(to, keep, trials, partial(_learn_believed, again=True))

@@ -37,6 +37,7 @@ from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable, reweighed
 from rasp_tuner.types import Direction, Metric, Scale
 
+UNKNOWN_HARM = 1.0  # of a loss, by which a run may be worse than what is known: ended, failed, or a first look
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
 LEVEL_SPREAD = 0.5  # deviation of log(what the default would have come to), if levels are to differ
 LEAST_LOG = math.log(SMALLEST)
@@ -72,7 +73,7 @@ class Objective(MetricTable):
         self.one = len(self.metrics) == 1
         self.one_open = self.one and len(own) == 2  # one metric, on "auto"; several keep their first scale
         self._only_positive = tuple(name for name, metric in self.metrics.items() if metric.scale == "log")
-        self._mean, self._squares, self._worst = ([zero] * len(own) for _ in range(3))  # squares: summed, around it
+        self._mean, self._squares = [zero] * len(own), [zero] * len(own)  # squares: summed, around it
         self._deviations = [zero + 1.0] * len(own)  # that a column is divided by
         logs = ("log", "auto") if logs_first else ("log",)
         yes, no = zero == 0.0, zero != 0.0
@@ -186,16 +187,15 @@ class Objective(MetricTable):
         `observe_extreme` must have seen it before.
         """
         n, known = numbers_of(self._zero), self.seen + 1
-        first = known == 1
         for c, loss in enumerate(columns_of(losses)):
-            old = self._mean[c], self._squares[c], self._worst[c]
+            old = self._mean[c], self._squares[c]
             gap = loss - old[0]
             mean = old[0] + gap / known
             square = n.abs(n.clip(gap, -LARGEST, LARGEST) * n.clip(loss - mean, -LARGEST, LARGEST))
-            new = mean, old[1] + square, n.where(first, loss, n.maximum(old[2], loss))
+            new = mean, old[1] + square
             if told is not True:
-                new = tuple(chosen(told, a, b) for a, b in zip(new, old, strict=True))
-            self._mean[c], self._squares[c], self._worst[c] = new
+                new = chosen(told, new[0], old[0]), chosen(told, new[1], old[1])
+            self._mean[c], self._squares[c] = new
         self.seen, self._unit = chosen(told, known, self.seen), None
         if self.one:
             return told & (known < 0)
@@ -224,7 +224,7 @@ class Objective(MetricTable):
         """
         n = numbers_of(self._zero)
         for c, (factor, shift) in enumerate(zip(columns_of(factors), columns_of(shifts), strict=True)):
-            self._mean[c], self._worst[c] = (factor * value + shift for value in (self._mean[c], self._worst[c]))
+            self._mean[c] = factor * self._mean[c] + shift
             self._squares[c] = factor * factor * self._squares[c]
             if not self.one:
                 self._deviations[c] = n.where(self.seen >= 2, factor * self._deviations[c], self._deviations[c])
@@ -347,11 +347,34 @@ class Objective(MetricTable):
             unit = unit + self.column_weights[c] * spread
         return unit
 
-    def worst(self) -> Tensor:
-        """[C], or [B, C], what a failure counts as: a deviation worse than the worst seen."""
-        n, seen = numbers_of(self._zero), numbers_of(self._zero).clip(self.seen, 1, None)
-        both = zip(self._worst, self._squares, strict=True)
-        return rows_of([n.clip(worst + n.sqrt(squares / seen), -LARGEST, LARGEST) for worst, squares in both])
+    def moved(self, losses: Tensor, more: Number) -> Tensor:
+        """Losses [C], or [B, C], whose target is larger by this: each column moves by its weight."""
+        n, weights = numbers_of(self._zero), self.column_weights
+        step = more / sum(weight * weight for weight in weights)
+        values: list[Number] = [0.0 * step] * len(self.metrics)
+        for (k, log), loss, weight in zip(self.table, columns_of(losses), weights, strict=True):
+            moved = self.signs[k] * (loss + weight * step)
+            value = n.exp(n.clip(moved, -700.0, 700.0)) if log else moved
+            values[k] = chosen(self.uses_log[k] == log, value, values[k])
+        return self.losses_of(values)
+
+    def of_failure(self, level: Number) -> Tensor:
+        """Losses [C], or [B, C], that a failure counts as where the target of the default is `level`.
+
+        Twice what the default comes to: the run is lost, and the default must run after it. What is far worse would
+        be a cliff that no model of a metric has, and then nothing near it is known any more.
+        """
+        n, mean, losses = numbers_of(self._zero), rows_of(self._mean), []
+        seen = n.clip(self.seen, 1, None)
+        levels = self.moved(mean, level - self.target(mean))
+        columns = zip(self.table, columns_of(levels), self._mean, self._squares, strict=True)
+        for (_, log), loss, usual, squares in columns:
+            if log:  # the usual one, where the level has none
+                loss = n.where(n.abs(loss) < -LEAST_LOG, loss, usual) + math.log1p(UNKNOWN_HARM)
+            else:
+                loss = loss + UNKNOWN_HARM * n.maximum(n.abs(loss), n.sqrt(squares / seen))
+            losses.append(n.clip(loss, -LARGEST, LARGEST))
+        return rows_of(losses)
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Other weights from now on, for some or all metrics."""
@@ -372,7 +395,7 @@ class Objective(MetricTable):
             mean = (n * self._mean[c] + m * other._mean[c]) / total
             apart = min(abs(other._mean[c] - self._mean[c]), LARGEST)
             self._squares[c] += other._squares[c] + n * (m / total) * apart**2
-            self._mean[c], self._worst[c] = mean, max(self._worst[c], other._worst[c])
+            self._mean[c] = mean
             if not self.one:
                 self._deviations[c] = self._unit_of(c, total)
         both = zip(self.uses_log, other.uses_log, strict=True), zip(self.positive, other.positive, strict=True)
@@ -386,7 +409,7 @@ class Objective(MetricTable):
 
     def state(self) -> dict[str, Array]:
         """Everything learned; of B tuners each array has a last axis of tuners."""
-        of_columns = {"mean": self._mean, "squares": self._squares, "worst": self._worst, "scales": self._deviations}
+        of_columns = {"mean": self._mean, "squares": self._squares, "scales": self._deviations}
         lists = {**of_columns, "log": self.uses_log, "positive": self.positive}
         numbers = {"seen": self.seen, **dict(zip(LEVELS, self._levels, strict=True))}
         alone = {name: saved([number])[0, ...] for name, number in numbers.items()}
@@ -398,7 +421,6 @@ class Objective(MetricTable):
         fields = {
             "mean": Field(columns, -loss, loss),
             "squares": Field(columns, 0.0, FAR_SUM),
-            "worst": Field(columns, -loss, loss),
             "scales": Field(columns, LEAST_DEVIATION, FAR_SUM),
             "log": Field(metrics, 0.0, 1.0, whole=True),
             "positive": Field(metrics, 0.0, 1.0, whole=True),
@@ -409,7 +431,7 @@ class Objective(MetricTable):
         for (name, metric), log in zip(self.metrics.items(), state["log"], strict=True):
             if metric.scale != "auto" and not np.all(log == float(metric.scale == "log")):
                 raise broken(state, "log", f"say that {name!r} is on scale {metric.scale!r}", log)
-        self._mean, self._squares, self._worst, self._deviations = (read[name] for name in list(fields)[:4])
+        self._mean, self._squares, self._deviations = (read[name] for name in ("mean", "squares", "scales"))
         self.uses_log, self.positive = ([value > 0.0 for value in read[name]] for name in ("log", "positive"))
         (seen,) = read["seen"]
         self.seen = int(seen) if isinstance(seen, float) else n.astype(seen, n.int64)

@@ -19,14 +19,12 @@ from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import MOST_SAMPLES, Field
 from rasp_tuner.engine.budget import MOST_OF_LEFT
 from rasp_tuner.engine.family import Belief, predict_one
-from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.objective import UNKNOWN_HARM, Objective
 from rasp_tuner.engine.safety import Against
 from rasp_tuner.engine.scalar_or_batch import (
     Condition,
     Number,
     Tensor,
-    chosen,
-    columns_of,
     erfc,
     numbers_of,
     restored,
@@ -35,7 +33,6 @@ from rasp_tuner.engine.scalar_or_batch import (
 
 STAKE = 0.25  # of the default's loss
 MOST_STAKE = 3.0  # of the default's loss: where that would not tell a bad run from noise, no run is ended
-UNKNOWN_HARM = 1.0  # of a loss, by which a run may be worse than what is known: one that was ended, or a first look
 RECORDED = {"count": Field((), 0.0, CHANGE_IN_A_ROW, whole=True)}
 RECORDED |= {name: Field((), 0.0, MOST_SAMPLES, whole=True) for name in ("ended", "passed", "runs")}
 CALM_RUNS = 60  # without one beyond its stop, after which runs are taken to be ended where they should be
@@ -152,12 +149,4 @@ def losses_from(objective: Objective, losses: Tensor, mean: Number, variance: Nu
     """
     bound, n = objective.target(losses), numbers_of(mean)
     most = n.maximum(bound + objective.gap(UNKNOWN_HARM, bound), mean)
-    more = n.minimum(expected_from(bound, mean, variance), most) - bound
-    weights = objective.column_weights
-    step = more / sum(weight * weight for weight in weights)
-    values: list[Number] = [0.0 * mean] * len(objective.metrics)
-    for (k, log), loss, weight in zip(objective.table, columns_of(losses), weights, strict=True):
-        moved = objective.signs[k] * (loss + weight * step)
-        value = n.exp(n.clip(moved, -700.0, 700.0)) if log else moved
-        values[k] = chosen(objective.uses_log[k] == log, value, values[k])
-    return objective.losses_of(values)
+    return objective.moved(losses, n.minimum(expected_from(bound, mean, variance), most) - bound)

@@ -24,7 +24,7 @@ class Trials:
 
     points: Array  # [n, d]
     contexts: Array  # [n, c]
-    losses: Array  # [n, C]; of failures the worst seen
+    losses: Array  # [n, C]; of failures twice the default's
     failed: Flags  # [n]
     wanted: Array  # [n, d] the suggestions that they answer; the points where they answer none
     asked: Flags  # [n] whether they do, so that a budget counts them

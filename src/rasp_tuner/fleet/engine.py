@@ -162,11 +162,19 @@ class FleetEngine:
     def _learn_values(self, tuners: Tuners, samples: FleetSamples, belief: Beliefs | None) -> None:
         """Learn what runs came to."""
         objective, failed = tuners.objective, samples.failed
-        losses = np.where(failed[:, None], objective.worst(), objective.losses_of(samples.values))
+        losses = objective.losses_of(samples.values)
+        if failed.any():
+            losses = np.where(failed[:, None], self._of_failures(tuners, samples.contexts, belief), losses)
         waiting = ~failed & ~samples.stopped & (tuners.records.failures > 0.0)
         intake.tell(self._learners(tuners, belief), samples.trials(losses))
         if waiting.any():
             self._learn_failures(tuners, waiting)
+
+    def _of_failures(self, tuners: Tuners, contexts: Array, belief: Beliefs | None = None) -> Array:
+        """Losses [n, C] that failures count as, by what the default is expected to come to."""
+        believed = tuners.believe(contexts) if belief is None else belief
+        levels = believed.predict(np.tile(self.default, (tuners.size, 1, 1)))[0][:, 0]
+        return tuners.losses.bounded(tuners.objective.of_failure(levels))
 
     def _learn_bounds(self, tuners: Tuners, samples: FleetSamples, belief: Beliefs | None) -> None:
         """Learn that runs were ended: what is expected of them beyond that. No range or scale moves."""
@@ -329,7 +337,8 @@ class FleetEngine:
             points, contexts = part.records.failed_at[:, i, :d], part.records.failed_at[:, i, d:]
             yes, none = np.ones(len(places), dtype=bool), np.full(len(places), np.inf)
             samples = FleetSamples(points, contexts, [], yes, False, ~yes, none)
-            intake.see_and_learn(self._learners(part, None), samples.trials(part.objective.worst()))
+            losses = self._of_failures(part, contexts)
+            intake.see_and_learn(self._learners(part, None), samples.trials(losses))
             tuners.put(places, part)
         tuners.records.failures[waiting] = 0.0
 
