@@ -41,12 +41,28 @@ def test_a_constant_metric_does_not_divide_by_zero():
     assert objective.weights[1] == 0.5
 
 
-def test_a_failure_is_a_deviation_worse_than_the_worst():
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_a_failure_counts_as_twice_what_the_default_comes_to(scale):
+    objective = Objective({"ms": Metric("min", scale=scale)})
+    for ms in (2.0, 3.0, 4.0):
+        objective.observe(objective.to_minimise({"ms": ms}))
+    level = objective.target(objective.to_minimise({"ms": 5.0}))
+    assert objective.of_failure(level) == pytest.approx(objective.to_minimise({"ms": 10.0}))
+
+
+def test_a_failure_is_worse_by_a_deviation_where_the_default_comes_to_nothing():
+    objective = Objective({"drift": LOWER})
+    for drift in (-3.0, 3.0):
+        objective.observe(objective.to_minimise({"drift": drift}))
+    assert objective.of_failure(0.0) == pytest.approx([3.0])
+
+
+def test_a_failure_is_worse_in_every_metric():
     objective = Objective({"a": LOWER, "b": HIGHER})
-    values = np.array([[1.0, 4.0], [3.0, 2.0], [2.0, 9.0]])
-    for a, b in values:
+    for a, b in ((1.0, 4.0), (3.0, 2.0), (2.0, 9.0)):
         objective.observe(objective.to_minimise({"a": a, "b": b}))
-    assert objective.worst() == pytest.approx(np.array([3.0, -2.0]) + values.std(axis=0))
+    usual = objective.to_minimise({"a": 2.0, "b": 5.0})
+    assert (objective.of_failure(objective.target(usual)) > usual).all()
 
 
 def test_weights_may_change_for_some_metrics_and_bad_ones_change_nothing():
@@ -75,7 +91,7 @@ def test_an_objective_restored_is_the_same():
         for t in range(11):
             part.observe(part.to_minimise({"a": -t, "b": t**2}))
     assert np.array_equal(objective.weights, other.weights)
-    assert np.array_equal(objective.worst(), other.worst())
+    assert np.array_equal(objective.of_failure(1.0), other.of_failure(1.0))
     assert objective.seen == other.seen == 22
 
 

@@ -192,7 +192,8 @@ def test_objectives_of_many(name, logs_first):
                 assert not extreme[i]
                 assert not changed[i]
         assert np.asarray(together.weights) == close([single.weights for single in singles])
-        assert np.asarray(together.worst()) == close([single.worst() for single in singles])
+        failures = [single.of_failure(at) for single, at in zip(singles, level.tolist(), strict=True)]
+        assert np.asarray(together.of_failure(level)) == close(failures)
         both = list(zip(singles, gap.tolist(), level.tolist(), strict=True))
         assert np.asarray(together.relative(gap, level)) == close([s.relative(a, b) for s, a, b in both])
         assert np.asarray(together.own_units(gap)) == close([s.own_units(a) for s, a, _ in both])
