@@ -71,6 +71,7 @@ class Knobs:
         )
         self.of_few = np.concatenate([np.zeros(len(ordered) + len(self.switches), bool), few[self.hot_knob]])  # [p]
         self.of_choice = (switch | choice)[self.effect_knob]  # [p] effects that may turn around between contexts
+        self.share_of_choices = float((switch | choice).mean())
         self.curved_variance = np.append(np.full(len(ordered), CURVATURE_VARIANCE), BOWL_VARIANCE)  # [q]
         self.hot_choice = np.flatnonzero(choice[self.hot_knob])
         self.embedding_knob: Indices = np.concatenate([ordered, self.switches, self.hot_knob[self.hot_choice]])  # [e]

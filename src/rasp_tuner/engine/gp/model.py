@@ -4,9 +4,10 @@ y = center + a f,   f ~ GP(mean(x), k),   noise of a row: s2 / (count trust)
 
 k = v0 + vc kc + vt kt                                       level: of all, of similar contexts, of about this time
   + lin (gs + gc kc + gt kt) + lin_choice gq kc              effects: shared, own to similar contexts, drifting
-  + res (gs + gc kc + gt kt)                                 residual: interactions, ruggedness
+  + res (gs + gc kc + gt kt + turning kc)                    residual: interactions, ruggedness
   + curved                                                   curvature, shared by all
-lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / RECENT_STEPS)
+lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / RECENT_STEPS),
+turning = gq times the share of knobs that are choices or switches
 
 Variances are in units of a^2. The scale a has a closed form: with q = 1 / a the log evidence is
 -(A q^2 - 2 b q + m'K^-1 m) / 2 + (n + 2) log q + ..., A = y'K^-1 y + 2, b = y'K^-1 m, y in units of what a is
@@ -115,6 +116,7 @@ class Weights(NamedTuple):
     h: Array  # [H] exp of the first part of theta
     effects: Array  # [p] variance of each effect
     choices: Array  # [p] gq times the same, of choices and switches; 0 of the others
+    turning: float  # of the residual: interactions of choices turn around between contexts as their effects do
     embedding: Array  # [e] sqrt(w / ell)
     relevance: Array  # [d_c]
     level: float  # v0
@@ -124,12 +126,13 @@ class Weights(NamedTuple):
         h, w, relevance = np.split(np.exp(theta), [H, H + knobs.dim])
         effects = knobs.effect_variance * w[knobs.effect_knob] * np.where(knobs.of_few, h[HOT], 1.0)
         choices = np.where(knobs.of_choice, h[GQ] * effects, 0.0)
-        return cls(h, effects, choices, np.sqrt(w[knobs.embedding_knob] / h[ELL]), relevance, level)
+        turning = float(h[GQ]) * knobs.share_of_choices
+        return cls(h, effects, choices, turning, np.sqrt(w[knobs.embedding_knob] / h[ELL]), relevance, level)
 
     def flat(self, metric: ContextMetric) -> Array:
         """All of them but the level, with those of contexts, in the order of GpFit."""
         root = np.sqrt(self.relevance / max(len(self.relevance), 1))
-        return np.concatenate([self.h, self.effects, self.choices, self.embedding, root, *metric])
+        return np.concatenate([self.h, [self.turning], self.effects, self.choices, self.embedding, root, *metric])
 
 
 class Fit(NamedTuple):
@@ -192,7 +195,7 @@ class Parts(NamedTuple):
     kc: Array
     kt: Array
     lin: Array
-    choice: Array  # gq lin_choice
+    choice: Array  # gq lin_choice + turning res
     res: Array
     gap: Array  # sum_e w (e - e')^2 / ell
     sharing: Array  # gs + gc kc + gt kt
@@ -207,6 +210,7 @@ def covariance(weights: Weights, knobs: Knobs, rows: Rows, z: Array) -> Parts:
     embedded = f.embedding * weights.embedding
     gap = squared_gaps(embedded, embedded)
     res = h[VR] * np.exp(-0.5 * gap)
+    choice += weights.turning * res
     sharing = h[GS] + h[GC] * kc + h[GT] * kt
     whole = weights.level + h[VC] * kc + h[VT] * kt + (lin + res) * sharing + choice * kc
     whole += (f.curved * knobs.curved_variance) @ f.curved.T
@@ -246,7 +250,7 @@ def gradient(weights: Weights, knobs: Knobs, rows: Rows, z: Array, parts: Parts,
     h, f, (kc, kt, lin, choice, res, gap, sharing, _) = weights.h, rows.features, parts
     rest = np.outer(solved.alpha, solved.alpha) - inverse
     both = rest * (lin + res)
-    of_sharing, of_res = rest * sharing, rest * sharing * res
+    of_sharing, of_res = rest * sharing, rest * (sharing + weights.turning * kc) * res
     slope = np.zeros(H + knobs.dim + len(weights.relevance))
     slope[GS], slope[GC], slope[GT] = h[GS] * both.sum(), h[GC] * np.vdot(both, kc), h[GT] * np.vdot(both, kt)
     of_kc = rest * kc
@@ -321,7 +325,7 @@ def native_pass(
     of_contexts = np.zeros((2, width))  # nobody asks for other contexts
     given = {"points": rows.points, **rows.features._asdict(), "counts": rows.counts, "trust": rows.trust}
     flat = weights.flat(ContextMetric(*of_contexts))
-    made = native_gp.prepared(tables, flat, H, weights.level, {**given, "times": rows.times, "y": y}, z)
+    made = native_gp.prepared(tables, flat, H + 1, weights.level, {**given, "times": rows.times, "y": y}, z)
     slopes = H + knobs.dim + width if climbs else 0
     scale, best, evidence, slope, odd = native_gp.fit(tables, made, factors, priors, slopes)
     return Pass(best, scale, evidence, made.alpha, made.noises, None, slope, odd)
@@ -506,7 +510,7 @@ def taken(
     else:
         was, kept, weights = None, None, Weights.of(theta, knobs, level)
         flat = weights.flat(metric)
-    made = native_gp.blank_fit(tables, n, flat, H, width, level, spare)
+    made = native_gp.blank_fit(tables, n, flat, H + 1, width, level, spare)
     center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept, bounded)
     parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)
     return Fit(knobs, NO_ROWS, metric, weights, NO_CONTEXTS, *parts)

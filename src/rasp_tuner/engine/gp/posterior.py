@@ -55,7 +55,7 @@ class ContextPosterior:
         fit, f, w = self.fit, self.fit.rows.features, self.fit.weights
         shared = self.share * fit.alpha
         effects = w.effects * (shared @ f.effects) + w.choices * ((self.kc * fit.alpha) @ f.effects)
-        return effects, fit.knobs.curved_variance * (fit.alpha @ f.curved), float(self.base @ fit.alpha), shared
+        return effects, fit.knobs.curved_variance * (fit.alpha @ f.curved), float(self.base @ fit.alpha), self._of_residual() * fit.alpha
 
     def linear_means(self) -> Array:
         """[n] the mean at the rows' points here without the residual, up to a constant."""
@@ -87,8 +87,8 @@ class ContextPosterior:
         cross = self._cross(f)
         reach: Array = fit.half @ cross.T  # type: ignore[operator]  # it is there without compiled code
         embedded = f.embedding * w.embedding
-        own = (f.effects * w.effects) @ f.effects.T + w.h[VR] * np.exp(-0.5 * squared_gaps(embedded, embedded))
-        own *= self.own_share
+        residual = w.h[VR] * np.exp(-0.5 * squared_gaps(embedded, embedded))
+        own = self.own_share * ((f.effects * w.effects) @ f.effects.T + residual) + w.turning * residual
         own += (
             (f.effects * w.choices) @ f.effects.T + (f.curved * fit.knobs.curved_variance) @ f.curved.T + self.own_base
         )
@@ -103,9 +103,14 @@ class ContextPosterior:
         f = fit.knobs.features(points)
         cross = self._cross(f)
         reach: Array = fit.half @ cross.T  # type: ignore[operator]  # it is there without compiled code
-        own = self.own_share * (f.effects**2 @ w.effects + w.h[VR]) + f.effects**2 @ w.choices
+        own = self.own_share * (f.effects**2 @ w.effects + w.h[VR]) + w.turning * w.h[VR] + f.effects**2 @ w.choices
         variance: Array = own + f.curved**2 @ fit.knobs.curved_variance + self.own_base - (reach**2).sum(axis=0)
         return f.mean + cross @ fit.alpha, variance
+
+    def _of_residual(self) -> Array:
+        """[n] how much of a row's residual holds here, now."""
+        shares: Array = self.share + self.fit.weights.turning * self.kc
+        return shares
 
     def _residual(self, f: Features) -> Array:
         """[m, n] without sharing."""
@@ -117,7 +122,7 @@ class ContextPosterior:
     def _cross(self, f: Features) -> Array:
         """Covariance [m, n] of points here and the rows."""
         w, rows = self.fit.weights, self.fit.rows.features
-        cross = ((f.effects * w.effects) @ rows.effects.T + self._residual(f)) * self.share
+        cross = ((f.effects * w.effects) @ rows.effects.T) * self.share + self._residual(f) * self._of_residual()
         cross += ((f.effects * w.choices) @ rows.effects.T) * self.kc
         cross += (f.curved * self.fit.knobs.curved_variance) @ rows.curved.T
         cross += self.base

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum { LONG = 16 };                /* numbers in a context from which on pairs are gone through along them */
-enum { GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT, HYPERS }; /* places in theta, as in model.py */
+enum { GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT, HYPERS, TURNING = HYPERS }; /* places in theta, as in model.py */
 
 typedef struct {                   /* as in gp/native_gp.py: the knobs of one space, see knobs.py */
     int64_t d, p, q, e, ordered, switches, hot, hot_choices; /* knobs; columns of each kind; the parts of p */
@@ -22,7 +22,7 @@ typedef struct {                   /* as in gp/native_gp.py: the knobs of one sp
 typedef struct {                   /* as in gp/native_gp.py: rows with their weights, see model.py */
     int64_t n, c;
     double level;                  /* v0 */
-    const double *hyper;           /* [HYPERS] */
+    const double *hyper;           /* [HYPERS + 1] the last is not of theta: Weights.turning */
     const double *effect_weight, *choice_weight, *embedding_weight; /* [p], [p], [e] */
     const double *relevance, *median, *deviation; /* [c] of contexts; of the relevance the root that z is times */
     double *points, *effects, *curved, *mean, *embedding, *z; /* features of the rows; contexts [n, c] */

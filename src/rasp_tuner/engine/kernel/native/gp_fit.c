@@ -92,6 +92,7 @@ PART_OF_EACH void covariances(const GpKnobs *k, const GpFit *f, const Columns *c
     add_products(i, count, k->q, c->curved, n, whole);
     for (int64_t j = 0; j < count; j++) {
         res[j] *= h[VR];
+        choice[j] += h[TURNING] * res[j];
         const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];
         whole[j] += h[VC] * kc[j] + h[VT] * kt[j] + (lin[j] + res[j]) * sharing + choice[j] * kc[j];
     }
@@ -211,7 +212,7 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
             vt += rest * kt[j];
             sharing[j] = rest * share;
             of_kc[j] = rest * kc[j];
-            of_res[j] = rest * share * res[j];
+            of_res[j] = rest * (share + h[TURNING] * kc[j]) * res[j];
             context[j] = rest * kc[j] * (h[VC] + h[GC] * (lin[j] + res[j]) + choice[j]);
             vr += of_res[j];
             ell += of_res[j] * gap[j];
