@@ -55,7 +55,7 @@ CASES = [
 def fit_of(knobs, rows, metric, theta, level):
     """By compiled code from a table of stored rows, or in NumPy."""
     if knobs.tables is None:
-        return fitted(knobs, rows, metric, theta, level)
+        return fitted(knobs, rows, metric, theta, level, repeats)
     stored, none = StoredRows(knobs.dim, rows.contexts.shape[1], 1, len(rows.y)), np.zeros(len(rows.y))
     names = {**rows._asdict(), "losses": rows.y[:, None], "failed": none, "own": none}
     stored.restore({name: names[name] for name in ROW_ARRAYS})

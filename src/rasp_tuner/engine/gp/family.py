@@ -256,9 +256,10 @@ class GpFamily:
         s, prior, knobs = self._state, self._prior, self._knobs
         rows = self._rows()._replace(y=np.clip(self._stored["losses"] @ weights, -LARGEST, LARGEST))
         metric, still = ContextMetric(s["median"], s["deviation"]), np.zeros(len(prior.mean))
-        ready = Ready.of(knobs, rows, metric)
+        none = np.zeros(3)  # the scatter of repeats is known on the scale of today alone
+        ready = Ready.of(knobs, rows, metric, none)
         start = Climb(prior.mean, still, still, 0)
-        climb, level, *_ = climbed(knobs, rows, metric, start, prior, 0.0, SCALE_STEPS, np.zeros(3), ready)
+        climb, level, *_ = climbed(knobs, rows, metric, start, prior, 0.0, SCALE_STEPS, none, ready)
         off = (climb.theta - prior.mean) / prior.deviation
         found = evidence(knobs, rows, climb.theta, level, ready)
         return found - 0.5 * float(off @ off) - len(rows.y) * math.log(ready.targets.unit)
@@ -450,9 +451,10 @@ class GpFamily:
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
         rows = self._rows()
-        ready = Ready.of(self._knobs, rows, metric) if steps else Ready(Targets.of(rows.y, rows.trust), None)
+        again = s["repeats"]
+        ready = Ready.of(self._knobs, rows, metric, again) if steps else Ready(Targets.of(rows.y, rows.trust, again), None)
         climb, level, odd, false = climbed(
-            self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], ready
+            self._knobs, rows, metric, climb, self._prior, scale, steps, again, ready
         )
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
         s["level"] = np.array([level])
@@ -478,11 +480,11 @@ class GpFamily:
         s = self._state
         metric, level = ContextMetric(s["median"], s["deviation"]), float(s["level"][0])
         if self._knobs.tables is None:
-            fit = fitted(self._knobs, self._rows(), metric, s["theta"], level, ready)
+            fit = fitted(self._knobs, self._rows(), metric, s["theta"], level, s["repeats"], ready)
         else:
             older = None if self._fit is None else Older(self._fit, self._kept)
             known = (older, self._spare, None if ready is None else ready.bounded)
-            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], *known)
+            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], s["repeats"], *known)
             self._spare = None if self._fit is None or self._fit.native is None else self._fit.native.block
         self._kept = np.arange(self._stored.count, dtype=np.int64)
         return fit

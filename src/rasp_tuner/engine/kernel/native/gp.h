@@ -22,6 +22,7 @@ typedef struct {                   /* as in gp/native_gp.py: the knobs of one sp
 typedef struct {                   /* as in gp/native_gp.py: rows with their weights, see model.py */
     int64_t n, c;
     double level;                  /* v0 */
+    double joined, squares;        /* samples that joined a row; squares of their distances from it, summed: in units of y */
     const double *hyper;           /* [HYPERS + 1] the last is not of theta: Weights.turning */
     const double *effect_weight, *choice_weight, *embedding_weight; /* [p], [p], [e] */
     const double *relevance, *median, *deviation; /* [c] of contexts; of the relevance the root that z is times */
@@ -82,7 +83,7 @@ void gp_solve(int64_t n, const double *root, double *x, double *scratch);
 void gp_less_products(int64_t m, int64_t n, const double *rows, double *covariance);
 void gp_z(const GpFit *f, const double *context, double *z); /* gp_rows.c */
 double gp_apart(int64_t c, const double *one, const double *two);
-int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors, const double *priors,
+int64_t gp_fit(const GpKnobs *k, const GpFit *f, double squares, int64_t count, const double *factors, const double *priors,
                const GpFit *older, const int64_t *kept, double *slope, double *odd, double *out,
                double *scratch);   /* gp_fit.c */
 double gp_descended(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, double *x, int64_t most_steps,
