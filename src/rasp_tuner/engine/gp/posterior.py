@@ -42,12 +42,12 @@ class ContextPosterior:
         return float(self.kc @ self.fit.rows.counts) if self.native is None else self.native.visits
 
     def default_runs(self) -> tuple[float, float]:
-        """How many samples of such situations are of the default; how many rows are."""
+        """How many samples of such situations are of the default, by trust; how many rows are."""
         if self.native is not None:
             return self.native.at_default, self.native.defaults
         rows, default = self.fit.rows, self.fit.knobs.default
         runs = (rows.points == default).all(axis=1)
-        return float(self.kc @ np.where(runs, rows.counts, 0.0)), float(runs.sum())
+        return float(self.kc @ np.where(runs, rows.counts * rows.trust, 0.0)), float(runs.sum())
 
     @cached_property
     def _linear(self) -> tuple[Array, Array, float, Array]:

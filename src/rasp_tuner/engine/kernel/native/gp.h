@@ -42,7 +42,7 @@ typedef struct {                   /* as in gp/native_gp.py: stored rows, see ro
 
 typedef struct {                   /* as in gp/native_gp.py: a fit in one context, see posterior.py */
     double own_share, own_base, constant;
-    double visits, at_default, defaults; /* samples of contexts like this; those of the default; its rows */
+    double visits, at_default, defaults; /* samples of contexts like this; those of the default, by trust; its rows */
     double *kc, *share, *base, *residual; /* [n] each; residual: coefficients of the residual in the mean */
     double *effects, *curved;      /* [p], [q] coefficients of the mean */
 } GpHere;

@@ -34,7 +34,7 @@ GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const d
         add_scaled(k->q, f->alpha[i], f->curved + i * k->q, here->curved);
         here->visits += here->kc[i] * f->counts[i];
         if (!memcmp(f->points + i * k->d, k->default_, sizeof(double) * (size_t)k->d)) {
-            here->at_default += here->kc[i] * f->counts[i];
+            here->at_default += here->kc[i] * f->counts[i] * f->trust[i];
             here->defaults += 1.0;
         }
     }
