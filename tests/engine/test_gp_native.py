@@ -1,8 +1,6 @@
 """The Gaussian process in compiled code and in NumPy: the same model, in random spaces and on random rows."""
 
-import math
 from typing import NamedTuple
-
 
 import numpy as np
 import pytest
@@ -16,11 +14,14 @@ from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
+    GT,
     LEVEL_VARIANCE,
     NOISE_FACTORS,
     S2,
+    VT,
     Climb,
     Fit,
+    Repeats,
     Rows,
     Targets,
     ThetaPrior,
@@ -132,16 +133,20 @@ def evidence(world, theta, factor=1.0):
     rows, weights = world.rows(world.arrays), Weights.of(theta, world.arrays, LEVEL_VARIANCE)
     z = ContextMetric.of(world.contexts, len(world.contexts)).z(world.contexts, weights.relevance)
     parts = covariance(weights, world.arrays, rows, z)
-    targets = Targets.of(world.y, world.trust, REPEATS)
-    return solve(parts, rows, targets, factor * float(weights.h[S2]), weights.level).evidence
+    targets = Targets.of(world.y, world.trust)
+    usual = Weights.of(world.theta, world.arrays, LEVEL_VARIANCE).drifts[1]  # drift takes the size of effects as it is
+    weights = weights._replace(drifts=(weights.drifts[0], usual * float(np.exp(theta[GT] - world.theta[GT]))))
+    repeats = Repeats.of(REPEATS, targets.unit, weights)
+    return solve(parts, rows, targets.y, repeats, factor * float(weights.h[S2]), weights.level).evidence
 
 
 def one_pass(world, look, knobs, factors, climbs=True):
     weights = Weights.of(world.theta, knobs, LEVEL_VARIANCE)
     z = ContextMetric.of(world.contexts, len(world.contexts)).z(world.contexts, weights.relevance)
     priors = 0.1 * np.arange(len(factors))
-    targets = Targets.of(world.y, world.trust, REPEATS)
-    return look(knobs, world.rows(knobs), targets, z, weights, factors, priors, climbs)
+    targets = Targets.of(world.y, world.trust)
+    repeats = Repeats.of(REPEATS, targets.unit, weights)
+    return look(knobs, world.rows(knobs), targets.y, repeats, z, weights, factors, priors, climbs)
 
 
 def test_features_agree(world):
@@ -165,10 +170,11 @@ def test_the_noise_of_greatest_evidence_wins(world):
 
 
 def test_slopes_are_those_of_the_evidence(world):
-    """Those of the noise and of drift together with what repeats say."""
+    """Together with what repeats say."""
     found, step = one_pass(world, native_pass, world.compiled, NOISE_FACTORS[:1]), 1e-4
-    slope, targets = found.slope.copy(), Targets.of(world.y, world.trust, REPEATS)
-    slope[S2] += 0.5 * (targets.squares / found.scale**2 / math.exp(world.theta[S2]) - targets.joined)
+    weights, unit = Weights.of(world.theta, world.compiled, LEVEL_VARIANCE), Targets.of(world.y, world.trust).unit
+    slope = found.slope.copy()
+    slope[[S2, VT, GT]] += Repeats.of(REPEATS, unit, weights).slope(float(weights.h[S2]), found.scale)
     for i in range(len(world.theta)):
         if world.theta[i] < -30.0:  # a share of nothing
             continue

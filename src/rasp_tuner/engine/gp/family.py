@@ -257,7 +257,7 @@ class GpFamily:
         rows = self._rows()._replace(y=np.clip(self._stored["losses"] @ weights, -LARGEST, LARGEST))
         metric, still = ContextMetric(s["median"], s["deviation"]), np.zeros(len(prior.mean))
         none = np.zeros(3)  # the scatter of repeats is known on the scale of today alone
-        ready = Ready.of(knobs, rows, metric, none)
+        ready = Ready.of(knobs, rows, metric)
         start = Climb(prior.mean, still, still, 0)
         climb, level, *_ = climbed(knobs, rows, metric, start, prior, 0.0, SCALE_STEPS, none, ready)
         off = (climb.theta - prior.mean) / prior.deviation
@@ -451,10 +451,9 @@ class GpFamily:
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
         rows = self._rows()
-        again = s["repeats"]
-        ready = Ready.of(self._knobs, rows, metric, again) if steps else Ready(Targets.of(rows.y, rows.trust, again), None)
+        ready = Ready.of(self._knobs, rows, metric) if steps else Ready(Targets.of(rows.y, rows.trust), None)
         climb, level, odd, false = climbed(
-            self._knobs, rows, metric, climb, self._prior, scale, steps, again, ready
+            self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], ready
         )
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
         s["level"] = np.array([level])

@@ -64,6 +64,9 @@ class Knobs:
         self.effect_variance = np.concatenate(
             [np.full(len(ordered) + len(self.switches), SLOPE_VARIANCE), np.full(len(hot), LEVEL_VARIANCE)]
         )
+        # [p] of an effect at a setting drawn at random: a third of the way squared, one half, one of the levels
+        third, half = np.full(len(ordered), 1.0 / 3.0), np.full(len(self.switches), 0.5)
+        self.usual_squares = np.concatenate([third, half, 1.0 / count[self.hot_knob]])
         at_default = np.abs(self.hot_at - self.default[self.hot_knob]) < SAME_LEVEL
         of_choices = np.where(at_default, DEFAULT_CHOICE_VARIANCE, OTHER_CHOICE_VARIANCE)
         self.effect_variance[len(ordered) + len(self.switches) :] = np.where(

@@ -10,8 +10,9 @@ lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  k
 turning = gq times the share of knobs that are choices or switches
 
 Variances are in units of a^2. The scale a has a closed form: with q = 1 / a the log evidence is
--(A q^2 - 2 b q + m'K^-1 m) / 2 + N log q + ..., A = y'K^-1 y + S / s2 + 2, b = y'K^-1 m, N = n + repeats + 2, with S
-the squared distances of repeats from their rows; y in units of what a is expected to be.
+-(A q^2 - 2 b q + m'K^-1 m) / 2 + N log q + ..., A = y'K^-1 y + S / V + 2, b = y'K^-1 m, N = n + repeats + 2, with S
+the squared distances of repeats from their rows, and V = s2 + what drifts until they come; y in units of what a is
+expected to be.
 
 symbol     shape      meaning
 theta      [H+d+d_c]  logarithms of the hyperparameters, of each knob's weight, of each context dimension's relevance
@@ -120,6 +121,7 @@ class Weights(NamedTuple):
     embedding: Array  # [e] sqrt(w / ell)
     relevance: Array  # [d_c]
     level: float  # v0
+    drifts: tuple[float, float]  # variance of what is about this time alone: of the level, of effects
 
     @classmethod
     def of(cls, theta: Array, knobs: Knobs, level: float) -> "Weights":
@@ -127,7 +129,9 @@ class Weights(NamedTuple):
         effects = knobs.effect_variance * w[knobs.effect_knob] * np.where(knobs.of_few, h[HOT], 1.0)
         choices = np.where(knobs.of_choice, h[GQ] * effects, 0.0)
         turning = float(h[GQ]) * knobs.share_of_choices
-        return cls(h, effects, choices, turning, np.sqrt(w[knobs.embedding_knob] / h[ELL]), relevance, level)
+        drifts = float(h[VT]), float(h[GT] * (effects @ knobs.usual_squares + h[VR]))
+        apart = np.sqrt(w[knobs.embedding_knob] / h[ELL])
+        return cls(h, effects, choices, turning, apart, relevance, level, drifts)
 
     def flat(self, metric: ContextMetric) -> Array:
         """All of them but the level, with those of contexts, in the order of GpFit."""
@@ -224,21 +228,40 @@ class Targets(NamedTuple):
     center: float
     unit: float
     spread: float
-    joined: float  # samples that joined a row: see Repeats
-    squares: float  # of their distances from it, summed
 
     @classmethod
-    def of(cls, raw: Array, trust: Array, repeats: Array) -> "Targets":
+    def of(cls, raw: Array, trust: Array) -> "Targets":
         ordered, half = np.sort(raw), len(raw) // 2
         center = float(ordered[half] if len(raw) % 2 else 0.5 * (ordered[half - 1] + ordered[half]))  # the median
         spread = _deviation(raw - center, trust)
         unit = GUESS_SHARE * spread if spread > SAME_SHARE * abs(center) else UNTOLD_SHARE * abs(center) + LEAST_UNIT
-        joined, squares, _ = repeats.tolist()
-        return cls((raw - center) / unit, center, unit, spread / unit, joined, (math.sqrt(squares) / unit) ** 2)
+        return cls((raw - center) / unit, center, unit, spread / unit)
 
     def level(self, scale: float) -> float:
         """v0, if a was last so many units; 0 if it was never known."""
         return LEVEL_VARIANCE * (1.0 + (min(self.spread / scale, MOST_SPREAD) ** 2 if scale else 0.0))
+
+
+class Repeats(NamedTuple):
+    """Samples that joined a row: they scatter around it by noise, and by what drifted until they came."""
+
+    joined: float
+    squares: float  # of their distances from the row, summed, in units of what a is expected to be
+    drifts: tuple[float, float]  # variances of a repeat, in units of a^2: of the level, of effects
+
+    @classmethod
+    def of(cls, repeats: Array, unit: float, weights: Weights) -> "Repeats":
+        """`repeats` [3]: how many, their squared distances, and how much of what drifts has changed until each."""
+        joined, squares, moved = repeats.tolist()
+        level, effects = weights.drifts
+        share = moved / max(joined, 1.0)
+        return cls(joined, (math.sqrt(squares) / unit) ** 2, (level * share, effects * share))
+
+    def slope(self, s2: float, scale: float) -> Array:
+        """[3] of their log density in the logarithms of s2, vt and gt."""
+        variance = s2 + sum(self.drifts)
+        more = scatter_of(self.joined, self.squares, scale) / variance - self.joined
+        return 0.5 * more / variance * np.array([s2, *self.drifts])
 
 
 class Solved(NamedTuple):
@@ -251,19 +274,20 @@ class Solved(NamedTuple):
     noises: Array
 
 
-def solve(parts: Parts, rows: Rows, targets: Targets, s2: float, level: float) -> Solved:
-    y, n, mean = targets.y, len(targets.y), rows.features.mean
+def solve(parts: Parts, rows: Rows, y: Array, repeats: Repeats, s2: float, level: float) -> Solved:
+    """Of targets y [n] around their center, in units of what a is expected to be."""
+    n, mean, variance = len(y), rows.features.mean, s2 + sum(repeats.drifts)
     noises = s2 / (rows.counts * rows.trust)
     matrix = parts.whole.copy()
     matrix.reshape(-1)[:: n + 1] += noises + JITTER * level
     root = np.linalg.cholesky(matrix)
     half = np.linalg.inv(root)
     of_y, of_mean = half.T @ (half @ y), half.T @ (half @ mean)
-    big, b = float(y @ of_y) + targets.squares / s2 + GUESS_ROWS, float(y @ of_mean)
-    count = n + targets.joined + GUESS_ROWS
+    big, b = float(y @ of_y) + repeats.squares / variance + GUESS_ROWS, float(y @ of_mean)
+    count = n + repeats.joined + GUESS_ROWS
     q = (b + math.sqrt(b * b + 4.0 * big * count)) / (2.0 * big)
     evidence = -0.5 * (big * q * q - 2.0 * b * q + float(mean @ of_mean)) + count * math.log(q)
-    evidence -= float(np.log(root.diagonal()).sum()) + 0.5 * targets.joined * (math.log(s2) + JITTER / s2)
+    evidence -= float(np.log(root.diagonal()).sum()) + 0.5 * repeats.joined * (math.log(variance) + JITTER / variance)
     return Solved(half, q * of_y - of_mean, 1.0 / q, evidence, noises)
 
 
@@ -329,11 +353,12 @@ class Pass(NamedTuple):
 
 
 def numpy_pass(
-    knobs: Knobs, rows: Rows, targets: Targets, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
+    knobs: Knobs, rows: Rows, y: Array, repeats: Repeats, z: Array, weights: Weights, factors: Array, priors: Array,
+    climbs: bool,
 ) -> Pass:  # fmt: skip
     """The noise of greatest evidence, of `factors` times s2 with `priors` taken off; with slopes if theta `climbs`."""
     parts = covariance(weights, knobs, rows, z)
-    tried = [solve(parts, rows, targets, f * float(weights.h[S2]), weights.level) for f in factors.tolist()]
+    tried = [solve(parts, rows, y, repeats, f * float(weights.h[S2]), weights.level) for f in factors.tolist()]
     evidence = [one.evidence - prior for one, prior in zip(tried, priors.tolist(), strict=True)]
     best = int(np.argmax(evidence))
     found = tried[best]
@@ -342,17 +367,16 @@ def numpy_pass(
 
 
 def native_pass(
-    knobs: Knobs, rows: Rows, targets: Targets, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
+    knobs: Knobs, rows: Rows, y: Array, repeats: Repeats, z: Array, weights: Weights, factors: Array, priors: Array,
+    climbs: bool,
 ) -> Pass:  # fmt: skip
     """The same, compiled."""
     tables, width = knobs.compiled(), z.shape[1]
     of_contexts = np.zeros((2, width))  # nobody asks for other contexts
-    given: dict[str, Array] = {"points": rows.points, **rows.features._asdict()}
-    given |= {"counts": rows.counts, "trust": rows.trust}
+    given = {"points": rows.points, **rows.features._asdict(), "counts": rows.counts, "trust": rows.trust}
     flat = weights.flat(ContextMetric(*of_contexts))
-    given |= {"times": rows.times, "y": targets.y}
-    repeats = targets.joined, targets.squares
-    made = native_gp.prepared(tables, flat, H + 1, weights.level, repeats, given, z)
+    again = repeats.joined, repeats.squares, sum(repeats.drifts)
+    made = native_gp.prepared(tables, flat, H + 1, weights.level, again, {**given, "times": rows.times, "y": y}, z)
     slopes = H + knobs.dim + width if climbs else 0
     scale, best, evidence, slope, odd = native_gp.fit(tables, made, factors, priors, slopes)
     return Pass(best, scale, evidence, made.alpha, made.noises, None, slope, odd)
@@ -365,36 +389,10 @@ class Ready(NamedTuple):
     bounded: Array | None  # [n, d_c] contexts in the metric, without relevance; None where an older fit has them
 
     @classmethod
-    def of(cls, knobs: Knobs, rows: Rows, metric: ContextMetric, repeats: Array) -> "Ready":
+    def of(cls, knobs: Knobs, rows: Rows, metric: ContextMetric) -> "Ready":
         compiled = knobs.tables is not None
         bounded = native_gp.bounded(*metric, rows.contexts) if compiled else metric.bounded(rows.contexts)
-        return cls(Targets.of(rows.y, rows.trust, repeats), bounded)
-
-
-class Repeats(NamedTuple):
-    """Samples that joined a row. Their scatter is noise, and the most that can have drifted until they came."""
-
-    joined: float
-    squares: float  # of their distances from the row, summed, in units of y
-    noise: float  # variances of a repeat, in units of a^2
-    drifts: tuple[float, float]  # of the level, of effects
-
-    @classmethod
-    def of(cls, repeats: Array, weights: Weights, features: Features) -> "Repeats":
-        """`repeats` [3]: how many, their squared distances, and how much of what drifts has changed until each."""
-        count, squares, moved = repeats.tolist()
-        h, effects = weights.h, float((features.effects**2 @ weights.effects).mean()) + float(weights.h[VR])
-        share = moved / max(count, 1.0)
-        return cls(count, squares, float(h[S2]), (float(h[VT]) * share, float(h[GT]) * effects * share))
-
-    def slope(self, scale: float) -> Array:
-        """[3] of the log evidence in the logarithms of s2, vt and gt; what scatters more than expected is noise."""
-        scatter, variance = self.scatter(scale), self.noise + sum(self.drifts)
-        short = min(scatter / variance - self.joined, 0.0) / variance
-        return 0.5 * np.array([scatter / self.noise - self.joined, *(short * drift for drift in self.drifts)])
-
-    def scatter(self, scale: float) -> float:
-        return scatter_of(self.joined, self.squares, scale)
+        return cls(Targets.of(rows.y, rows.trust), bounded)
 
 
 def scatter_of(joined: float, squares: float, scale: float) -> float:
@@ -417,7 +415,7 @@ def climbed(
 
     `scale` is the last a; 0 if there was none. `repeats`: see Repeats.
     """
-    (targets, bounded), odd, false = ready or Ready.of(knobs, rows, metric, repeats), None, np.zeros(len(rows.y), dtype=bool)
+    (targets, bounded), odd, false = ready or Ready.of(knobs, rows, metric), None, np.zeros(len(rows.y), dtype=bool)
     scale /= targets.unit
     look = numpy_pass if knobs.tables is None else native_pass
     for step in range(steps):
@@ -426,18 +424,18 @@ def climbed(
         factors = NOISE_FACTORS if step == 0 and len(rows.y) < EARLY_SAMPLES else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
         against = 0.5 * off * off
-        again = Repeats.of(repeats, weights, rows.features)
+        again = Repeats.of(repeats, targets.unit, weights)
         if step == 0:
-            found, rows, false = _judged(look, knobs, rows, targets, z, weights, factors, against)
+            found, rows, false = _judged(look, knobs, rows, targets.y, again, z, weights, factors, against)
         else:
-            found = look(knobs, rows, targets, z, weights, factors, against, True)
+            found = look(knobs, rows, targets.y, again, z, weights, factors, against, True)
         scale, slope, odd = found.scale, found.slope, found.odd
         if found.factor:
             theta, momentum = climb.theta.copy(), climb.momentum.copy()
             theta[S2] += math.log(factors[found.factor])
             momentum[S2] = 0.0
             climb = climb._replace(theta=theta, momentum=momentum)
-        slope[[S2, VT, GT]] += again.slope(targets.unit * scale)  # type: ignore[index]
+        slope[[S2, VT, GT]] += again.slope(float(weights.h[S2] * factors[found.factor]), scale)  # type: ignore[index]
         climb = climb.moved(slope - (climb.theta - prior.mean) / prior.deviation**2)  # type: ignore[operator]
     return climb, targets.level(scale), odd, false
 
@@ -446,7 +444,8 @@ def _judged(
     look: Callable[..., Pass],
     knobs: Knobs,
     rows: Rows,
-    targets: Targets,
+    y: Array,
+    repeats: Repeats,
     z: Array,
     weights: Weights,
     factors: Array,
@@ -456,12 +455,11 @@ def _judged(
 
     The evidence decides.
     """
-    y = targets.y
     far = suspects(y, rows.counts, z, without_like(rows.points[:, knobs.choices], rows.trust))
     if not far.any():
-        return look(knobs, rows, targets, z, weights, factors, priors, True), rows, far
+        return look(knobs, rows, y, repeats, z, weights, factors, priors, True), rows, far
     right, wrong = (rows._replace(trust=np.where(far, trust, rows.trust)) for trust in (1.0, LEAST_TRUST))
-    one, two = (look(knobs, seen, targets, z, weights, factors, priors, True) for seen in (right, wrong))
+    one, two = (look(knobs, seen, y, repeats, z, weights, factors, priors, True) for seen in (right, wrong))
     noise = float(weights.h[S2] * factors[two.factor])
     if two.evidence + if_false(y, far, noise, two.scale) > one.evidence:
         return two, wrong, far
@@ -478,10 +476,10 @@ def fitted(
     ready: Ready | None = None,
 ) -> Fit:
     """The posterior of the rows, in NumPy; what is ready only saves time."""
-    targets, weights = Targets.of(rows.y, rows.trust, repeats), Weights.of(theta, knobs, level)  # trust may be new
+    targets, weights = Targets.of(rows.y, rows.trust), Weights.of(theta, knobs, level)  # trust may be new
     bounded = metric.bounded(rows.contexts) if ready is None or ready.bounded is None else ready.bounded
-    z = weighted(bounded, weights.relevance)
-    found = numpy_pass(knobs, rows, targets, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
+    z, again = weighted(bounded, weights.relevance), Repeats.of(repeats, targets.unit, weights)
+    found = numpy_pass(knobs, rows, targets.y, again, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
     parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit)
     return Fit(knobs, rows, metric, weights, z, *parts, targets.unit, None, theta)
 
@@ -489,8 +487,9 @@ def fitted(
 def evidence(knobs: Knobs, rows: Rows, theta: Array, level: float, ready: Ready) -> float:
     """The log evidence of the rows' targets, up to a constant, by these hyperparameters."""
     weights, look = Weights.of(theta, knobs, level), numpy_pass if knobs.tables is None else native_pass
+    none = Repeats.of(np.zeros(3), 1.0, weights)
     z = weighted(ready.bounded, weights.relevance)  # type: ignore[arg-type]  # it was made with all there is
-    return look(knobs, rows, ready.targets, z, weights, NOISE_FACTORS[:1], np.zeros(1), False).evidence
+    return look(knobs, rows, ready.targets.y, none, z, weights, NOISE_FACTORS[:1], np.zeros(1), False).evidence
 
 
 def taken(
@@ -517,7 +516,9 @@ def taken(
     else:
         was, kept, weights = None, None, Weights.of(theta, knobs, level)
         flat = weights.flat(metric)
-    made = native_gp.blank_fit(tables, n, flat, H + 1, width, level, tuple(repeats[:2].tolist()), spare)
+    again = Repeats.of(repeats, 1.0, weights)
+    of_repeats = again.joined, again.squares, sum(again.drifts)
+    made = native_gp.blank_fit(tables, n, flat, H + 1, width, level, of_repeats, spare)
     center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept, bounded)
     parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)
     return Fit(knobs, NO_ROWS, metric, weights, NO_CONTEXTS, *parts)

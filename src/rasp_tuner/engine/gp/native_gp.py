@@ -205,7 +205,7 @@ def blank_fit(
     hypers: int,
     context_dim: int,
     level: float,
-    repeats: tuple[float, ...],
+    repeats: tuple[float, float, float],
     spare: Array | None = None,
 ) -> NativeFit:
     """Memory for a fit to n rows, a `spare` one if it is large enough; `weights`: its first parts, up to deviations."""
@@ -218,7 +218,7 @@ def blank_fit(
     return NativeFit(packed, block, places, context_dim, block[last : last + n], block[last + n : last + 2 * n])
 
 
-_HERE, _SIX, _FIT, _STORED = (struct.Struct(form) for form in ("6d6Q", "6d", "2q3d25Q", "2q2Q"))
+_HERE, _SIX, _FIT, _STORED = (struct.Struct(form) for form in ("6d6Q", "6d", "2q4d25Q", "2q2Q"))
 
 
 def prepared(
@@ -226,7 +226,7 @@ def prepared(
     weights: Array,
     hypers: int,
     level: float,
-    repeats: tuple[float, ...],
+    repeats: tuple[float, float, float],
     rows: Mapping[str, Array],
     z: Array,
 ) -> NativeFit:

@@ -55,7 +55,12 @@ class ContextPosterior:
         fit, f, w = self.fit, self.fit.rows.features, self.fit.weights
         shared = self.share * fit.alpha
         effects = w.effects * (shared @ f.effects) + w.choices * ((self.kc * fit.alpha) @ f.effects)
-        return effects, fit.knobs.curved_variance * (fit.alpha @ f.curved), float(self.base @ fit.alpha), self._of_residual() * fit.alpha
+        return (
+            effects,
+            fit.knobs.curved_variance * (fit.alpha @ f.curved),
+            float(self.base @ fit.alpha),
+            self._of_residual() * fit.alpha,
+        )
 
     def linear_means(self) -> Array:
         """[n] the mean at the rows' points here without the residual, up to a constant."""

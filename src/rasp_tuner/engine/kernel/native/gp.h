@@ -23,6 +23,7 @@ typedef struct {                   /* as in gp/native_gp.py: rows with their wei
     int64_t n, c;
     double level;                  /* v0 */
     double joined, squares;        /* samples that joined a row; squares of their distances from it, summed: in units of y */
+    double drifted;                /* variance of what drifted until they came */
     const double *hyper;           /* [HYPERS + 1] the last is not of theta: Weights.turning */
     const double *effect_weight, *choice_weight, *embedding_weight; /* [p], [p], [e] */
     const double *relevance, *median, *deviation; /* [c] of contexts; of the relevance the root that z is times */

@@ -167,7 +167,7 @@ static Solved solved(const GpFit *f, double squares, double s2, const GpFit *old
     memcpy(of_y, f->y, sizeof(double) * (size_t)n);
     memcpy(of_mean, f->mean, sizeof(double) * (size_t)n);
     gp_solve(n, f->root, x, scratch);
-    const double big = dot(n, f->y, of_y) + squares / s2 + GUESS_ROWS, b = dot(n, f->y, of_mean);
+    const double big = dot(n, f->y, of_y) + squares / (s2 + f->drifted) + GUESS_ROWS, b = dot(n, f->y, of_mean);
     const double rows = (double)n + f->joined + GUESS_ROWS;
     const double q = (b + sqrt(b * b + 4.0 * big * rows)) / (2.0 * big);
     double log_root = 0.0;
@@ -177,7 +177,7 @@ static Solved solved(const GpFit *f, double squares, double s2, const GpFit *old
     }
     out.scale = 1.0 / q;
     out.evidence = -0.5 * (big * q * q - 2.0 * b * q + dot(n, f->mean, of_mean)) + rows * log(q) - log_root
-                   - 0.5 * f->joined * (log(s2) + JITTER / s2);
+                   - 0.5 * f->joined * (log(s2 + f->drifted) + JITTER / (s2 + f->drifted));
     return out;
 }
 
