@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rasp_tuner import Categorical, Fleet, Float, Int, InvalidSpace, InvalidValue, Metric, Tuner
+from rasp_tuner import Categorical, Category, Fleet, Float, Int, InvalidSpace, InvalidValue, Metric, Tuner
 
 LIMIT = 200.0
 LOADS = (0.0, 0.4, 1.0)
@@ -268,3 +268,21 @@ def test_the_history_says_what_the_default_comes_to_wherever_the_limit_decided()
     known = [row["expected_default"] for row in safe if row["step"] > 10]
     assert len(known) > 5
     assert known == pytest.approx([cost(0.9, 0.9)] * len(known), rel=0.2)
+
+
+def test_a_choice_that_is_second_fastest_and_keeps_the_limit_is_found_in_every_situation():
+    times, sizes = {"gzip": 1.0, "lz4": 0.15, "zstd": 0.4, "xz": 5.0}, {"gzip": 1.0, "lz4": 1.6, "zstd": 0.97, "xz": 0.85}
+    level, inputs = {"text": 1.0, "log": 3.0, "binary": 10.0}, np.random.default_rng(2)
+    knobs = {"codec": Categorical(list(times)), "level": Int(1, 9)}
+    metrics = {"time": "min", "size": Metric("min", at_most="1.05 default")}
+    tuner = Tuner(knobs, metrics, {"kind": Category()}, {"codec": "gzip", "level": 6}, seed=2)
+    broken = 0
+    for kind in inputs.choice(list(level), 100):
+        asked = tuner.ask({"kind": kind})
+        harder = asked.params["level"] - 6
+        time = level[kind] * times[asked.params["codec"]] * 1.25**harder * math.exp(inputs.normal(0.0, 0.05))
+        size = sizes[asked.params["codec"]] * 0.985**harder
+        broken += size > 1.05
+        tuner.tell(asked.id, {"time": time, "size": size * level[kind]})
+    assert [tuner.recommend({"kind": kind}) for kind in level] == [{"codec": "zstd", "level": 1}] * 3
+    assert broken < 10

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.optimizer.optimizer import Asked, LatestSamples, Room, Scope, Stateful
+from rasp_tuner.optimizer.optimizer import Asked, LatestSamples, Room, Scope, Stateful, Within
 from rasp_tuner.types import Slots
 
 
@@ -111,6 +111,13 @@ class Belief(Protocol):
 
     def similar(self) -> Array:
         """[N] from 0 to 1: how similar each remembered situation is to this one."""
+
+
+class BoundedBelief(Belief, Protocol):
+    """A belief that can choose within limits."""
+
+    def choose_within(self, rng: np.random.Generator, within: Within) -> Choice:
+        """`choose` among what may keep the limits."""
 
 
 class SearchBelief(Belief, Protocol):

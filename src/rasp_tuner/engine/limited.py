@@ -23,7 +23,7 @@ from rasp_tuner.engine.family import SearchBelief
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable
-from rasp_tuner.optimizer.optimizer import ANY, Asked, Expected, LearnResult, Proposal, Repeats, Room, Scope
+from rasp_tuner.optimizer.optimizer import ANY, Asked, Expected, LearnResult, Proposal, Repeats, Room, Scope, Within
 from rasp_tuner.space import Layout
 from rasp_tuner.types import LIMIT_KEPT, Margin, Metric, Why
 
@@ -87,6 +87,12 @@ class LimitedEngine:
         if kept.max() < LIKELY:
             return self._towards_limits(context, current, rng) or wanted
         start = self._best_of(context, ground, kept)
+        if self._discrete:
+            others = ground[kept >= LIMIT_KEPT]
+            within = Within(np.array([start, *self._way(start, point, rng.permutation(len(point))), *others]), self._chance(context))
+            found = self.main.propose(context, current, rng, scope._replace(within=within))
+            if found is not None and within.chance(found.point[None])[0] > 0.0:
+                return found  # else it is the default, which the budget or the guard prefers to what keeps the limits
         reached = self._reached(context, start, point, rng.permutation(len(point)))
         if reached is None:
             return self._instead(wanted, start, "best known that keeps the limits")
@@ -230,6 +236,16 @@ class LimitedEngine:
     def _allowed(self, kept: float) -> bool:
         """Whether a suggestion keeps the limits, or likely does and the risk may be taken."""
         return kept >= LIMIT_KEPT or (kept >= LIKELY and 1.0 - kept <= self._credit)
+
+    def _chance(self, context: Array) -> Room:
+        """How likely settings keep the limits here; 0 where that is too unlikely to be tried now."""
+
+        def chance(points: Array) -> Array:
+            kept = self._kept(context, points)
+            found: Array = np.where((kept >= LIMIT_KEPT) | ((kept >= MAY_BE_KEPT) & (1.0 - kept <= self._credit)), kept, 0.0)
+            return found
+
+        return chance
 
     def _account(self, context: Array, asked: Asked | None, metrics: Mapping[str, float] | None) -> None:
         """Book whether an own suggestion broke a limit; a failure did."""
