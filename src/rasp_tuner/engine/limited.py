@@ -32,6 +32,10 @@ MAY_BE_KEPT = 0.5 * LIKELY  # probability, below which not even a first step is 
 TRIED = 24  # of the latest points that are looked at as safe ground
 FEW_LEVELS = 3  # of a knob that is switched, rather than moved
 FRACTIONS = [0.75**i for i in range(1, 13)]  # of the way from safe ground to a proposal
+FIELDS = {
+    "limit/credit": Field((), -MOST_CREDIT, MOST_CREDIT),
+    "limit/whole": Field(("limits",), 0.0, 1.0, whole=True),
+}
 
 Indices = NDArray[np.int64]
 
@@ -121,6 +125,7 @@ class LimitedEngine:
         )  # or it refuses, and nothing has changed
         self._account(context, asked, given)
         for model in self.limits:
+            model.see(given[model.name])
             alone = {model.name: given[model.name]}
             own = model.engine.tell(context, point, alone, rng, stopped=stopped, repeats=repeats)
             if own.path == "restated":
@@ -179,19 +184,22 @@ class LimitedEngine:
         self.main.merge(other.main, first)
         for own, theirs in zip(self.limits, other.limits, strict=True):
             own.engine.merge(theirs.engine, first)
+            own.whole = own.whole and theirs.whole
         self._credit = min(self._credit, other._credit)
 
     def state(self) -> dict[str, Array]:
         parts = {
             f"limit/{i}/{key}": a for i, model in enumerate(self.limits) for key, a in model.engine.state().items()
         }
-        return {**self.main.state(), **parts, "limit/credit": np.array(self._credit)}
+        whole = np.array([float(model.whole) for model in self.limits])
+        return {**self.main.state(), **parts, "limit/credit": np.array(self._credit), "limit/whole": whole}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        own = checked(state, {"limit/credit": Field((), -MOST_CREDIT, MOST_CREDIT)}, {})
+        own = checked(state, FIELDS, {"limits": len(self.limits)})
         self.main.restore(state)
         for i, model in enumerate(self.limits):
             model.engine.restore(under(f"limit/{i}/", state))
+            model.whole = bool(own["limit/whole"][i])
         self._credit = float(own["limit/credit"])
 
     @property
