@@ -271,7 +271,10 @@ def test_the_history_says_what_the_default_comes_to_wherever_the_limit_decided()
 
 
 def test_a_choice_that_is_second_fastest_and_keeps_the_limit_is_found_in_every_situation():
-    times, sizes = {"gzip": 1.0, "lz4": 0.15, "zstd": 0.4, "xz": 5.0}, {"gzip": 1.0, "lz4": 1.6, "zstd": 0.97, "xz": 0.85}
+    times, sizes = (
+        {"gzip": 1.0, "lz4": 0.15, "zstd": 0.4, "xz": 5.0},
+        {"gzip": 1.0, "lz4": 1.6, "zstd": 0.97, "xz": 0.85},
+    )
     level, inputs = {"text": 1.0, "log": 3.0, "binary": 10.0}, np.random.default_rng(2)
     knobs = {"codec": Categorical(list(times)), "level": Int(1, 9)}
     metrics = {"time": "min", "size": Metric("min", at_most="1.05 default")}

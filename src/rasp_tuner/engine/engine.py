@@ -21,7 +21,17 @@ from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.engine import intake, safety, stops
 from rasp_tuner.engine.budget import MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Bill, BoundedBelief, ByExpert, Choice, Family, RunOutcome, SearchBelief, predict_one
+from rasp_tuner.engine.family import (
+    Belief,
+    Bill,
+    BoundedBelief,
+    ByExpert,
+    Choice,
+    Family,
+    RunOutcome,
+    SearchBelief,
+    predict_one,
+)
 from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places

@@ -93,7 +93,9 @@ class LimitedEngine:
         start = self._best_of(context, ground, kept)
         if self._discrete:
             others = ground[kept >= LIMIT_KEPT]
-            within = Within(np.array([start, *self._way(start, point, rng.permutation(len(point))), *others]), self._chance(context))
+            within = Within(
+                np.array([start, *self._way(start, point, rng.permutation(len(point))), *others]), self._chance(context)
+            )
             found = self.main.propose(context, current, rng, scope._replace(within=within))
             if found is not None and within.chance(found.point[None])[0] > 0.0:
                 return found  # else it is the default, which the budget or the guard prefers to what keeps the limits
@@ -250,7 +252,9 @@ class LimitedEngine:
 
         def chance(points: Array) -> Array:
             kept = self._kept(context, points)
-            found: Array = np.where((kept >= LIMIT_KEPT) | ((kept >= MAY_BE_KEPT) & (1.0 - kept <= self._credit)), kept, 0.0)
+            found: Array = np.where(
+                (kept >= LIMIT_KEPT) | ((kept >= MAY_BE_KEPT) & (1.0 - kept <= self._credit)), kept, 0.0
+            )
             return found
 
         return chance

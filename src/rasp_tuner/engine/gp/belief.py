@@ -77,7 +77,7 @@ class GpBelief:
         return self._chosen(rng, None)
 
     def choose_within(self, rng: np.random.Generator, within: Within) -> Choice:
-        """The same among what may keep the limits; what a candidate gains counts as far as it is likely to keep them."""
+        """The same among what may keep the limits; a gain counts as far as it is likely to keep them."""
         return self._chosen(rng, within)
 
     def _chosen(self, rng: np.random.Generator, within: Within | None) -> Choice:
