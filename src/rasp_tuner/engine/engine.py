@@ -21,17 +21,7 @@ from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.engine import intake, safety, stops
 from rasp_tuner.engine.budget import MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import (
-    Belief,
-    Bill,
-    BoundedBelief,
-    ByExpert,
-    Choice,
-    Family,
-    RunOutcome,
-    SearchBelief,
-    predict_one,
-)
+from rasp_tuner.engine.family import Belief, Bill, ByExpert, Choice, Family, RunOutcome, SearchBelief, predict_one
 from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
@@ -139,9 +129,8 @@ class Engine:
         if self.settings.find:
             found = safety.legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
             return Proposal(found.point, self._reasons(belief, found, scope.room))
-        within = scope.within
-        wanted = belief.choose(rng) if within is None else cast("BoundedBelief", belief).choose_within(rng, within)
-        choice = safety.legal_choice(self._rules, belief, wanted)
+        bounded = scope.within and cast("SearchBelief", belief).choose_within(rng, scope.within)
+        choice = safety.legal_choice(self._rules, belief, bounded or belief.choose(rng))
         if self._stops.many and self._budget is not None:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
         elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still

@@ -113,15 +113,11 @@ class Belief(Protocol):
         """[N] from 0 to 1: how similar each remembered situation is to this one."""
 
 
-class BoundedBelief(Belief, Protocol):
-    """A belief that can choose within limits."""
+class SearchBelief(Belief, Protocol):
+    """A belief that looks for the best setting (goal "find"), or for the best within limits."""
 
     def choose_within(self, rng: np.random.Generator, within: Within) -> Choice:
         """`choose` among what may keep the limits."""
-
-
-class SearchBelief(Belief, Protocol):
-    """A belief that looks for the best setting (goal "find")."""
 
     def search(self, rng: np.random.Generator, scope: Scope) -> Choice:
         """The next look, within the scope."""
