@@ -129,7 +129,8 @@ class Engine:
         if self.settings.find:
             found = safety.legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
             return Proposal(found.point, self._reasons(belief, found, scope.room))
-        choice = safety.legal_choice(self._rules, belief, belief.choose(rng))
+        bounded = scope.within and cast("SearchBelief", belief).choose_within(rng, scope.within)
+        choice = safety.legal_choice(self._rules, belief, bounded or belief.choose(rng))
         if self._stops.many and self._budget is not None:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
         elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
