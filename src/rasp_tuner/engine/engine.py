@@ -261,7 +261,7 @@ class Engine:
     @property
     def wider(self) -> float:
         """The same, at least 1."""
-        return max(self.factor, 1.0)
+        return max(float(self._calibration.factor), 1.0)
 
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         del context, point
@@ -512,6 +512,8 @@ class Engine:
         gain = None if self.objective.logs_first else self.family.logs_gain(self.objective.sign)
         if gain is not None:
             changes, why = self.objective.follow(gain), "it is explained better on this one"
+        elif self.objective.seen < FIRST_LOOK:  # too few to tell levels of situations apart
+            return False
         else:
             recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
             contexts, relevance = recent.contexts[latest], self.relevance()

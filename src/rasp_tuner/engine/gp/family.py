@@ -375,6 +375,8 @@ class GpFamily:
     def _changed(self, now: float) -> NDArray[np.bool_]:
         """[n] rows of the latest surprises, if they are too many in a row for mistakes, as often as these are made."""
         s, run = self._stored, abs(float(self._state["run"][0]))
+        if not run:
+            return np.zeros(s.count, dtype=bool)
         late: NDArray[np.bool_] = s["times"] >= now - run
         mistakes = float(((s["trust"] < LIKELY) & ~late).sum()) + FALSE_ODDS * FALSE_SAMPLES
         share = mistakes / (now + FALSE_SAMPLES)

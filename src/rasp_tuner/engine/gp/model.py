@@ -32,7 +32,7 @@ from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
 from rasp_tuner.engine.gp.rows import StoredRows
-from rasp_tuner.engine.gp.trust import LEAST_TRUST, if_false, suspects, without_like
+from rasp_tuner.engine.gp.trust import LEAST_TRUST, if_false, suspects
 
 LEVEL_VARIANCE = 10.0  # v0, of the common level: vague
 JITTER = 1e-8  # of the level's variance: keeps matrices of equal rows regular
@@ -455,7 +455,7 @@ def _judged(
 
     The evidence decides.
     """
-    far = suspects(y, rows.counts, z, without_like(rows.points[:, knobs.choices], rows.trust))
+    far = suspects(y, rows.counts, z, rows.points[:, knobs.choices], rows.trust)
     if not far.any():
         return look(knobs, rows, y, repeats, z, weights, factors, priors, True), rows, far
     right, wrong = (rows._replace(trust=np.where(far, trust, rows.trust)) for trust in (1.0, LEAST_TRUST))
