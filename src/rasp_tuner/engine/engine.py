@@ -27,7 +27,7 @@ from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.measured_bill import MeasuredBill, MeasuredRun
-from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.objective import UNKNOWN_HARM, Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.settings import EngineSettings
@@ -250,7 +250,7 @@ class Engine:
         if not engine.objective.seen:
             return 0.0
         offer = engine.beside(engine.believe(context), point)
-        least = stops.UNKNOWN_HARM if engine.objective.seen <= 2 * engine._first_looks and offer.deviation else 0.0
+        least = UNKNOWN_HARM if engine.objective.seen <= 2 * engine._first_looks and offer.deviation else 0.0
         return max(float(engine.objective.relative(offer.mean + offer.deviation, offer.level)), least)
 
     @property
