@@ -239,7 +239,7 @@ def test_the_callers_objects_are_neither_kept_nor_changed():
         ({"space": {}}, "space must map"),
         ({"space": None}, "space must map"),
         ({"metrics": {}}, "metrics must map"),
-        ({"metrics": {"m": "low"}}, r"metrics\['m'\] must be 'min', 'max' or a Metric, got 'low'"),
+        ({"metrics": {"m": "low"}}, r"metrics\['m'\] must be 'min', 'max' or a Metric, got 'low'; .*weight=0.5"),
         ({"context": "qps"}, "context must be a list of names"),
         ({"default": {"pool": 8}}, r"default lacks \['timeout_s', 'codec'\]"),
         ({"default": {**TODAY, "pool": 100}}, r"default\['pool'\]: value must lie in \[1, 64\], got 100"),

@@ -405,3 +405,30 @@ def test_a_deadline_of_ones_own_is_kept_and_a_late_answer_serves_the_next_ask(ba
         wait_until(lambda: not is_fallback(study.ask({"qps": 1.0}).id))
         assert len(bodies) == 1  # the ask that was late served
         assert study.fallbacks == study.asks - 1
+
+
+def test_a_plain_loop_of_ask_and_tell_goes_on_through_an_outage(server):
+    with Client(server.url, timeout=0.5, ask_deadline=5.0) as client:
+        study = made(client)
+        crashed, ran = study.ask({"qps": 1.0}), study.ask({"qps": 1.0})
+        server.kill()
+        assert study.tell(ran.id, {"p99_ms": 25.0}).status == "queued"
+        assert study.tell_failed(crashed.id, "out of memory").status == "queued"
+        fallback = study.ask({"qps": 1.0})
+        assert study.tell(fallback.id, {"p99_ms": 26.0}).status == "queued"
+        server.start()
+        assert client.flush(20)
+        assert study.tell(ran.id, {"p99_ms": 25.0}).status == "duplicate"
+        view = study.view()
+        assert (view["tells"], view["failures"], view["observations"]) == (1, 1, 1)
+
+
+def test_a_client_that_never_answers_without_the_server_raises_in_tell(server):
+    with Client(server.url, timeout=0.5, ask_deadline=None) as client:
+        study = made(client)
+        asked = study.ask({"qps": 1.0})
+        server.kill()
+        with pytest.raises(ServerUnavailable):
+            study.tell(asked.id, {"p99_ms": 25.0})
+        assert client.queued == 0
+        server.start()

@@ -337,6 +337,27 @@ def test_where_the_default_breaks_a_limit_what_keeps_it_is_looked_for():
     assert found["cost"] <= 1.02 * best_packed(0.755, "a")
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_while_nothing_keeps_a_limit_what_is_cheap_and_may_keep_it_runs_next(seed):
+    """The dearest kind costs 128 times the cheapest one, and is only a little surer to keep the limit."""
+    kinds, rng = "abcdefgh", np.random.default_rng(seed)
+    metrics = {"cost": Metric("min", scale="log"), "ms": Metric("min", weight=0.0, scale="log", max=30.0)}
+    tuner = Tuner({"kind": Categorical([*kinds])}, metrics, {"load": Category()}, goal="find")
+
+    def told(kind):
+        place = kinds.index(kind)
+        return {"cost": 2.0**place, "ms": 45.0 if kind == "e" else 29.0 - 2.0 * place}
+
+    for load in range(8):
+        for kind in kinds:
+            noisy = {**told(kind), "ms": told(kind)["ms"] * math.exp(0.2 * rng.normal())}
+            tuner.observe({"load": str(load)}, {"kind": kind}, noisy)
+    first = tuner.ask({"load": "new"})
+    assert first.params["kind"] == "e"  # the default, which breaks the limit
+    tuner.tell(first.id, told("e"))
+    assert tuner.ask({"load": "new"}).params["kind"] in "abcd"
+
+
 def test_with_a_limit_on_continuous_knobs():
     def work(params, input):
         del input

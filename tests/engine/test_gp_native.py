@@ -14,12 +14,16 @@ from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
+    GT,
     LEVEL_VARIANCE,
     NOISE_FACTORS,
     S2,
+    VT,
     Climb,
     Fit,
+    Repeats,
     Rows,
+    Targets,
     ThetaPrior,
     Weights,
     climbed,
@@ -45,6 +49,7 @@ KINDS = (
     lambda _: Bool(),
     lambda rng: Categorical([f"c{i}" for i in range(int(rng.integers(3, 6)))]),
 )
+REPEATS = np.array([3.0, 0.02, 0.5])
 RULES = ["k1 + k2 <= 30", "k0 <= 4 or not k3"]
 CASES = [
     *((seed, context_dim, False) for seed in range(6) for context_dim in (0, 2)),
@@ -55,11 +60,11 @@ CASES = [
 def fit_of(knobs, rows, metric, theta, level):
     """By compiled code from a table of stored rows, or in NumPy."""
     if knobs.tables is None:
-        return fitted(knobs, rows, metric, theta, level)
+        return fitted(knobs, rows, metric, theta, level, REPEATS)
     stored, none = StoredRows(knobs.dim, rows.contexts.shape[1], 1, len(rows.y)), np.zeros(len(rows.y))
     names = {**rows._asdict(), "losses": rows.y[:, None], "failed": none, "own": none}
     stored.restore({name: names[name] for name in ROW_ARRAYS})
-    return taken(knobs, stored, metric, theta, level, np.ones(1))
+    return taken(knobs, stored, metric, theta, level, np.ones(1), REPEATS)
 
 
 class World(NamedTuple):
@@ -84,8 +89,7 @@ class World(NamedTuple):
     def fit(self, knobs: Knobs, steps: int) -> tuple[Fit, Climb]:
         climb = Climb(self.theta, np.zeros_like(self.theta), np.zeros_like(self.theta), 0)
         rows, metric = self.rows(knobs), ContextMetric.of(self.contexts, len(self.contexts))
-        repeats = np.array([3.0, 0.02, 0.5])
-        climb, level, *_ = climbed(knobs, rows, metric, climb, self.prior, 0.0, steps, repeats)
+        climb, level, *_ = climbed(knobs, rows, metric, climb, self.prior, 0.0, steps, REPEATS)
         return fit_of(knobs, rows, metric, climb.theta, level), climb
 
     def here(self, knobs: Knobs) -> ContextPosterior:
@@ -129,18 +133,20 @@ def evidence(world, theta, factor=1.0):
     rows, weights = world.rows(world.arrays), Weights.of(theta, world.arrays, LEVEL_VARIANCE)
     z = ContextMetric.of(world.contexts, len(world.contexts)).z(world.contexts, weights.relevance)
     parts = covariance(weights, world.arrays, rows, z)
-    return solve(parts, rows, standard(world.y), factor * float(weights.h[S2]), weights.level).evidence
-
-
-def standard(y):
-    return (y - np.median(y)) / y.std()
+    targets = Targets.of(world.y, world.trust)
+    usual = Weights.of(world.theta, world.arrays, LEVEL_VARIANCE).drifts[1]  # drift takes the size of effects as it is
+    weights = weights._replace(drifts=(weights.drifts[0], usual * float(np.exp(theta[GT] - world.theta[GT]))))
+    repeats = Repeats.of(REPEATS, targets.unit, weights)
+    return solve(parts, rows, targets.y, repeats, factor * float(weights.h[S2]), weights.level).evidence
 
 
 def one_pass(world, look, knobs, factors, climbs=True):
     weights = Weights.of(world.theta, knobs, LEVEL_VARIANCE)
     z = ContextMetric.of(world.contexts, len(world.contexts)).z(world.contexts, weights.relevance)
     priors = 0.1 * np.arange(len(factors))
-    return look(knobs, world.rows(knobs), standard(world.y), z, weights, factors, priors, climbs)
+    targets = Targets.of(world.y, world.trust)
+    repeats = Repeats.of(REPEATS, targets.unit, weights)
+    return look(knobs, world.rows(knobs), targets.y, repeats, z, weights, factors, priors, climbs)
 
 
 def test_features_agree(world):
@@ -164,7 +170,11 @@ def test_the_noise_of_greatest_evidence_wins(world):
 
 
 def test_slopes_are_those_of_the_evidence(world):
-    slope, step = one_pass(world, native_pass, world.compiled, NOISE_FACTORS[:1]).slope, 1e-4
+    """Together with what repeats say."""
+    found, step = one_pass(world, native_pass, world.compiled, NOISE_FACTORS[:1]), 1e-4
+    weights, unit = Weights.of(world.theta, world.compiled, LEVEL_VARIANCE), Targets.of(world.y, world.trust).unit
+    slope = found.slope.copy()
+    slope[[S2, VT, GT]] += Repeats.of(REPEATS, unit, weights).slope(float(weights.h[S2]), found.scale)
     for i in range(len(world.theta)):
         if world.theta[i] < -30.0:  # a share of nothing
             continue

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rasp_tuner import Categorical, Fleet, Float, Int, InvalidSpace, InvalidValue, Metric, Tuner
+from rasp_tuner import Categorical, Category, Fleet, Float, Int, InvalidSpace, InvalidValue, Metric, Tuner
 
 LIMIT = 200.0
 LOADS = (0.0, 0.4, 1.0)
@@ -268,3 +268,60 @@ def test_the_history_says_what_the_default_comes_to_wherever_the_limit_decided()
     known = [row["expected_default"] for row in safe if row["step"] > 10]
     assert len(known) > 5
     assert known == pytest.approx([cost(0.9, 0.9)] * len(known), rel=0.2)
+
+
+def test_a_choice_that_is_second_fastest_and_keeps_the_limit_is_found_in_every_situation():
+    times, sizes = (
+        {"gzip": 1.0, "lz4": 0.15, "zstd": 0.4, "xz": 5.0},
+        {"gzip": 1.0, "lz4": 1.6, "zstd": 0.97, "xz": 0.85},
+    )
+    level, inputs = {"text": 1.0, "log": 3.0, "binary": 10.0}, np.random.default_rng(2)
+    knobs = {"codec": Categorical(list(times)), "level": Int(1, 9)}
+    metrics = {"time": "min", "size": Metric("min", at_most="1.05 default")}
+    tuner = Tuner(knobs, metrics, {"kind": Category()}, {"codec": "gzip", "level": 6}, seed=2)
+    broken = 0
+    for kind in inputs.choice(list(level), 100):
+        asked = tuner.ask({"kind": kind})
+        harder = asked.params["level"] - 6
+        time = level[kind] * times[asked.params["codec"]] * 1.25**harder * math.exp(inputs.normal(0.0, 0.05))
+        size = sizes[asked.params["codec"]] * 0.985**harder
+        broken += size > 1.05
+        tuner.tell(asked.id, {"time": time, "size": size * level[kind]})
+    assert [tuner.recommend({"kind": kind}) for kind in level] == [{"codec": "zstd", "level": 1}] * 3
+    assert broken < 10
+
+
+@pytest.mark.parametrize(("most", "highest"), [(0, 20), (3, 26)])
+def test_a_limit_on_a_count_is_used_up_to_its_edge(most, highest):
+    """Errors are 0 up to 20 workers, then one more for every two: no more than `most` of them are allowed."""
+    knobs, noise = {"workers": Int(1, 64)}, np.random.default_rng(0)
+    metrics = {"rate": "max", "errors": Metric("min", max=most)}
+    tuner = Tuner(knobs, metrics, default={"workers": 8}, seed=0)
+    broken = 0
+    for _ in range(100):
+        workers = (asked := tuner.ask()).params["workers"]
+        errors = max(math.ceil((workers - 20) / 2), 0)
+        broken += errors > most
+        tuner.tell(asked.id, {"rate": workers * math.exp(noise.normal(0.0, 0.03)), "errors": errors})
+    assert highest - 2 <= tuner.recommend()["workers"] <= highest
+    assert broken <= 15
+    margin = tuner.margins()["errors"]
+    assert (margin.limit, margin.kept > 0.9) == (most, True)
+    assert margin.bound == most
+    assert ("of room" in str(margin)) == (most > 0)  # there is no share of a limit of 0
+
+
+def test_that_a_metric_is_a_count_is_saved_and_ends_with_the_first_fraction(tmp_path):
+    tuner = Tuner({"workers": Int(1, 64)}, {"rate": "max", "errors": Metric("min", max=0)}, default={"workers": 8})
+    for errors in (0, 1, 0, 0, 0, 0, 0, 0):
+        tuner.tell(tuner.ask().id, {"rate": 1.0, "errors": errors})
+    tuner.save(tmp_path / "a.rasp")
+    again = Tuner.load(tmp_path / "a.rasp")
+    assert again.margins() == tuner.margins()
+    before = tuner.margins()["errors"].kept
+    tuner.tell(tuner.ask().id, {"rate": 1.0, "errors": 1e-3})
+    tuner.save(tmp_path / "b.rasp")
+    after = tuner.margins()["errors"]
+    assert Tuner.load(tmp_path / "b.rasp").margins()["errors"] == after
+    assert before > 0.9
+    assert after.kept < 0.7

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from tune_running import entries, rasp
 
+from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.study_file.fields import read_study_file
-from rasp_tuner.tune import StopRules, build_study
+from rasp_tuner.tune import StopRules, build_study, tune
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "TUNE.md").read_text()
@@ -92,3 +93,30 @@ def test_the_sqlite_example_runs(tmp_path):
     words = ["sqlite.toml", "--steps", 4, "--repeats", 1, "--final", 0]
     done = rasp(*words, cwd=tmp_path / "tune", code=None)
     assert "sqlite: " in done.stdout
+
+
+def test_both_ways_to_have_two_goals_do_what_the_page_says(tmp_path):
+    """`fast, and at most 5% larger` keeps the limit; `size half as important` takes what is fastest for its size."""
+    limit, weight = re.findall(r"--metric 'size:(min[^=']*(?:<=[^=']*)?)=size:out'", PAGE)
+    assert (limit, weight) == ("min<=1.05 default", "min*0.5")
+    chosen = {}
+    for size in (limit, weight):
+        found = tune(
+            lambda level: {"seconds": 2.0**level, "size": 100.0 * 0.97**level},
+            {"level": "int:0..9"},
+            {"seconds": "min", "size": size},
+            default={"level": 6},
+            steps=12,
+            final=2,
+            out=tmp_path / str(len(chosen)),
+            quiet=True,
+        )
+        chosen[size] = found.settings["all"]["level"]
+    assert chosen == {limit: 5, weight: 0}  # 0.97 ** -1 = 1.03, 0.97 ** -2 = 1.06
+
+
+@pytest.mark.parametrize("field", ["knobs", "metrics", "default"])
+def test_what_is_no_mapping_is_refused(field, tmp_path):
+    given = {"knobs": {"level": "int:0..9"}, "metrics": {"time_s": "min"}, "default": {"level": 6}, field: ["level"]}
+    with pytest.raises(InvalidSpace, match=rf"{field} must be a mapping, as in .*, got \['level'\]"):
+        tune(lambda level: level, out=tmp_path, **given)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rasp_tuner import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
+from rasp_tuner import Auto, Bool, Categorical, Float, Int, Metric, Optional, PowerOfTwo
 from rasp_tuner.contexts import Category, Name, Number, TimeOfDay, Weekday
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.study_file.fields import seconds
@@ -52,7 +52,9 @@ def test_a_knob_in_words(words, knob):
     [
         ("int:1-32", "1..32"),
         ("integer:1..32", "int, float, cat"),
-        ("int:a..b", "invalid literal"),
+        ("int:a..b", "'a' must be a whole number without a unit"),
+        ("int:1..9ms", "'9ms' must be a whole number without a unit"),
+        ("float:0..5%", "'5%' must be a number without a unit"),
         ("int:8..2", "low < high"),
         ("int:1..8:logarithmic", "logarithmic"),
         ("cat:only", "at least two"),
@@ -317,3 +319,35 @@ def test_the_command_line_overrides_the_file():
     assert merged(file, {"knobs": {"y": 3}, "steps": 9}) == {"command": ["a"], "knobs": {"x": 1, "y": 3}, "steps": 9}
     assert merged(file, {"call": "m:f"}) == {"call": "m:f", "knobs": {"x": 1, "y": 2}, "steps": 5}
     assert merged({"shell": "a | b"}, {"command": ["c"]}) == {"command": ["c"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "weight", "limit", "kind"),
+    [
+        ("memory_mb:min*0.5", 0.5, None, "memory"),
+        ("size:min*0.5=size:out", 0.5, None, "size"),
+        ("size:min * 2 <= 1.05 default=size:out", 2.0, "1.05 default", "size"),
+        ("fps:max*1e-1=regex:([0-9.]+) fps", 0.1, None, "regex"),
+    ],
+)
+def test_a_weight_stands_after_the_goal(text, weight, limit, kind):
+    found = metric_of(*split_metric(text))
+    assert (found.metric.weight, found.metric.at_most, found.kind) == (weight, limit, kind)
+    assert f"weight {weight:g}" in str(found)
+
+
+def test_a_limit_given_apart_leaves_the_weight():
+    assert with_limits({"size": "min*0.5=size:out"}, ["size<=9"]) == {"size": "min*0.5<=9=size:out"}
+
+
+@pytest.mark.parametrize("text", ["memory_mb:min*half", "memory_mb:min*5%"])
+def test_a_weight_that_is_no_number_is_named(text):
+    with pytest.raises(InvalidSpace, match=r"the weight of metric 'memory_mb' must be a number without a unit"):
+        metric_of(*split_metric(text))
+
+
+def test_a_metric_of_a_tuner_is_one_of_a_study():
+    assert metric_of("time_s", Metric()).metric == metric_of("time_s", "min").metric
+    assert (
+        metric_of("size", Metric("min", at_most="1.05 default")).metric == metric_of("size", "min<=1.05 default").metric
+    )

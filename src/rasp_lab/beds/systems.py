@@ -93,7 +93,7 @@ def fence(system: System, seed: int) -> Fence:
     ways = dict(zip(names, rng.choice([-1.0, 1.0], len(names)).tolist(), strict=True))
 
     def place(params: Params) -> float:
-        return sum(way * system.space[name].to_unit(params[name]) for name, way in ways.items())
+        return float(sum(way * system.space[name].to_unit(params[name]) for name, way in ways.items()))
 
     most = place(system.default) + float(rng.uniform(0.1, 0.6))
     return lambda params: place(params) > most

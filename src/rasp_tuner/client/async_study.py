@@ -117,14 +117,16 @@ class AsyncStudy:
         stopped: bool = False,
         control: Mapping[str, float] | None = None,
     ) -> TellReply:
-        """The result, once it is on the server's disk; a fallback is queued and sent later as an observation.
+        """The result, once it is on the server's disk; if there is no answer in time, it is queued and sent later.
+
+        A fallback is queued at once, as an observation. With `ask_deadline=None` it raises ServerUnavailable instead.
 
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
         `stopped`: the run was ended here, and would have come to these metrics or worse. `control` has the same
         metrics, measured at the same time under the default; of a fallback it is not sent.
         """
         body = _tell_json(id, metrics, params, stopped, control)
-        return self._tell_fallback(body) if is_fallback(id) else _tell_reply(await self._post("tell", body))
+        return self._tell_fallback(body) if is_fallback(id) else await self._post_or_queue("tell", body)
 
     async def tell_later(
         self,
@@ -144,7 +146,7 @@ class AsyncStudy:
         body = _failed_json(id, reason, params)
         if is_fallback(id):
             return self._drop_fallback(body)
-        return _tell_reply(await self._post("tell_failed", body))
+        return await self._post_or_queue("tell_failed", body)
 
     async def tell_failed_later(
         self, id: str, reason: str = "", params: Mapping[str, object] | None = None
@@ -357,6 +359,14 @@ class AsyncStudy:
     async def _decide(self, action: str, body: Mapping[str, Any]) -> None:
         self._spares.clear()  # a late answer does not know of it
         await self._exchange.call(Request("POST", f"{self._path}/{action}", body), idempotent=False)
+
+    async def _post_or_queue(self, action: str, body: Mapping[str, Any]) -> TellReply:
+        try:
+            return _tell_reply(await self._post(action, body))
+        except ServerUnavailable:
+            if self._exchange.asks_wait:
+                raise
+            return self._queue(action, body)
 
     def _queue(self, action: str, body: Mapping[str, Any]) -> TellReply:
         self._outbox.put(QueuedRequest(f"{self._path}/{action}", body))

@@ -27,7 +27,7 @@ from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.measured_bill import MeasuredBill, MeasuredRun
-from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.objective import UNKNOWN_HARM, Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.settings import EngineSettings
@@ -129,7 +129,8 @@ class Engine:
         if self.settings.find:
             found = safety.legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
             return Proposal(found.point, self._reasons(belief, found, scope.room))
-        choice = safety.legal_choice(self._rules, belief, belief.choose(rng))
+        bounded = scope.within and cast("SearchBelief", belief).choose_within(rng, scope.within)
+        choice = safety.legal_choice(self._rules, belief, bounded or belief.choose(rng))
         if self._stops.many and self._budget is not None:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
         elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
@@ -249,7 +250,7 @@ class Engine:
         if not engine.objective.seen:
             return 0.0
         offer = engine.beside(engine.believe(context), point)
-        least = stops.UNKNOWN_HARM if engine.objective.seen <= 2 * engine._first_looks and offer.deviation else 0.0
+        least = UNKNOWN_HARM if engine.objective.seen <= 2 * engine._first_looks and offer.deviation else 0.0
         return max(float(engine.objective.relative(offer.mean + offer.deviation, offer.level)), least)
 
     @property
@@ -260,7 +261,7 @@ class Engine:
     @property
     def wider(self) -> float:
         """The same, at least 1."""
-        return max(self.factor, 1.0)
+        return max(float(self._calibration.factor), 1.0)
 
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         del context, point
@@ -511,6 +512,8 @@ class Engine:
         gain = None if self.objective.logs_first else self.family.logs_gain(self.objective.sign)
         if gain is not None:
             changes, why = self.objective.follow(gain), "it is explained better on this one"
+        elif self.objective.seen < FIRST_LOOK:  # too few to tell levels of situations apart
+            return False
         else:
             recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
             contexts, relevance = recent.contexts[latest], self.relevance()

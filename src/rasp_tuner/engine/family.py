@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.optimizer.optimizer import Asked, LatestSamples, Room, Scope, Stateful
+from rasp_tuner.optimizer.optimizer import Asked, LatestSamples, Room, Scope, Stateful, Within
 from rasp_tuner.types import Slots
 
 
@@ -114,7 +114,10 @@ class Belief(Protocol):
 
 
 class SearchBelief(Belief, Protocol):
-    """A belief that looks for the best setting (goal "find")."""
+    """A belief that looks for the best setting (goal "find"), or for the best within limits."""
+
+    def choose_within(self, rng: np.random.Generator, within: Within) -> Choice:
+        """`choose` among what may keep the limits."""
 
     def search(self, rng: np.random.Generator, scope: Scope) -> Choice:
         """The next look, within the scope."""

@@ -23,7 +23,7 @@ from rasp_tuner.engine.family import SearchBelief
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.optimizer.metric_table import MetricTable
-from rasp_tuner.optimizer.optimizer import ANY, Asked, Expected, LearnResult, Proposal, Repeats, Room, Scope
+from rasp_tuner.optimizer.optimizer import ANY, Asked, Expected, LearnResult, Proposal, Repeats, Room, Scope, Within
 from rasp_tuner.space import Layout
 from rasp_tuner.types import LIMIT_KEPT, Margin, Metric, Why
 
@@ -32,6 +32,10 @@ MAY_BE_KEPT = 0.5 * LIKELY  # probability, below which not even a first step is 
 TRIED = 24  # of the latest points that are looked at as safe ground
 FEW_LEVELS = 3  # of a knob that is switched, rather than moved
 FRACTIONS = [0.75**i for i in range(1, 13)]  # of the way from safe ground to a proposal
+FIELDS = {
+    "limit/credit": Field((), -MOST_CREDIT, MOST_CREDIT),
+    "limit/whole": Field(("limits",), 0.0, 1.0, whole=True),
+}
 
 Indices = NDArray[np.int64]
 
@@ -87,6 +91,14 @@ class LimitedEngine:
         if kept.max() < LIKELY:
             return self._towards_limits(context, current, rng) or wanted
         start = self._best_of(context, ground, kept)
+        if self._discrete:
+            others = ground[kept >= LIMIT_KEPT]
+            within = Within(
+                np.array([start, *self._way(start, point, rng.permutation(len(point))), *others]), self._chance(context)
+            )
+            found = self.main.propose(context, current, rng, scope._replace(within=within))
+            if found is not None and within.chance(found.point[None])[0] > 0.0:
+                return found  # else it is the default, which the budget or the guard prefers to what keeps the limits
         reached = self._reached(context, start, point, rng.permutation(len(point)))
         if reached is None:
             return self._instead(wanted, start, "best known that keeps the limits")
@@ -115,6 +127,7 @@ class LimitedEngine:
         )  # or it refuses, and nothing has changed
         self._account(context, asked, given)
         for model in self.limits:
+            model.see(given[model.name])
             alone = {model.name: given[model.name]}
             own = model.engine.tell(context, point, alone, rng, stopped=stopped, repeats=repeats)
             if own.path == "restated":
@@ -173,19 +186,22 @@ class LimitedEngine:
         self.main.merge(other.main, first)
         for own, theirs in zip(self.limits, other.limits, strict=True):
             own.engine.merge(theirs.engine, first)
+            own.whole = own.whole and theirs.whole
         self._credit = min(self._credit, other._credit)
 
     def state(self) -> dict[str, Array]:
         parts = {
             f"limit/{i}/{key}": a for i, model in enumerate(self.limits) for key, a in model.engine.state().items()
         }
-        return {**self.main.state(), **parts, "limit/credit": np.array(self._credit)}
+        whole = np.array([float(model.whole) for model in self.limits])
+        return {**self.main.state(), **parts, "limit/credit": np.array(self._credit), "limit/whole": whole}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        own = checked(state, {"limit/credit": Field((), -MOST_CREDIT, MOST_CREDIT)}, {})
+        own = checked(state, FIELDS, {"limits": len(self.limits)})
         self.main.restore(state)
         for i, model in enumerate(self.limits):
             model.engine.restore(under(f"limit/{i}/", state))
+            model.whole = bool(own["limit/whole"][i])
         self._credit = float(own["limit/credit"])
 
     @property
@@ -230,6 +246,18 @@ class LimitedEngine:
     def _allowed(self, kept: float) -> bool:
         """Whether a suggestion keeps the limits, or likely does and the risk may be taken."""
         return kept >= LIMIT_KEPT or (kept >= LIKELY and 1.0 - kept <= self._credit)
+
+    def _chance(self, context: Array) -> Room:
+        """How likely settings keep the limits here; 0 where that is too unlikely to be tried now."""
+
+        def chance(points: Array) -> Array:
+            kept = self._kept(context, points)
+            found: Array = np.where(
+                (kept >= LIMIT_KEPT) | ((kept >= MAY_BE_KEPT) & (1.0 - kept <= self._credit)), kept, 0.0
+            )
+            return found
+
+        return chance
 
     def _account(self, context: Array, asked: Asked | None, metrics: Mapping[str, float] | None) -> None:
         """Book whether an own suggestion broke a limit; a failure did."""

@@ -25,6 +25,7 @@ class LimitModel:
     def __init__(self, name: str, metric: Metric, limit: Limit, engine: Engine) -> None:
         self.name, self.limit, self.engine = name, limit, engine
         self._sign = 1.0 if metric.direction == "min" else -1.0
+        self.whole = True  # whether all values so far were whole numbers, as counts are
 
     @property
     def knows(self) -> bool:
@@ -39,6 +40,16 @@ class LimitModel:
             level = engine.beside(engine.believe(context), engine.default).level
             limit *= self._sign * engine.objective.own_units(level)
         return self._sign * (value - limit) > 0.0
+
+    @property
+    def edge(self) -> float:
+        """The fixed limit, or halfway to the next whole number: a count is above 0 from 1 on, and its mean at once."""
+        limit = self.limit.value
+        return self._sign * (math.floor(self._sign * limit) + 0.5) if self.whole else limit
+
+    def see(self, value: float) -> None:
+        """Take in that a run came to this value."""
+        self.whole = self.whole and float(value).is_integer()
 
     def kept(self, context: Array, points: Array) -> Array:
         """[n] probability that a run at each of points [n, d] keeps the limit in this context."""
@@ -55,7 +66,7 @@ class LimitModel:
             itself = (points == engine.default).all(axis=1)
             wide = engine.wider * np.sqrt(np.where(itself, 0.0, variances + unsure))
         else:
-            limit = engine.objective.target_of(self.limit.value)
+            limit = engine.objective.target_of(self.edge)
             wide = engine.factor * np.sqrt(np.maximum(variances + belief.noise, SMALLEST))
         apart = limit - means
         apart = np.where(np.abs(apart) <= ROUNDING * abs(limit), 0.0, apart)
@@ -67,6 +78,8 @@ class LimitModel:
         (mean,), (deviation,), limit = self._outlook(context, point[None])
         own = self.engine.objective.own_units
         expected, bound, most = (self._sign * own(y) for y in (mean, mean + NINE_IN_TEN * deviation, limit))
+        if not self.limit.relative:
+            bound, most = float(round(bound)) if self.whole else bound, self.limit.value
         return Margin(expected, bound, most, _below(mean, deviation, limit))
 
     def _outlook(self, context: Array, points: Array) -> tuple[list[float], list[float], float]:
@@ -80,7 +93,7 @@ class LimitModel:
             return [own.level + own.mean for own in beside], [own.deviation for own in beside], limit
         means, variances = belief.predict(points)
         wide = np.sqrt(np.maximum(variances + belief.noise, SMALLEST)) * engine.factor
-        return means.tolist(), wide.tolist(), engine.objective.target_of(self.limit.value)
+        return means.tolist(), wide.tolist(), engine.objective.target_of(self.edge)
 
 
 def _below(mean: float, deviation: float, limit: float) -> float:

@@ -72,6 +72,8 @@ def changes(objective: Objective, losses: Array, bounds: LossBounds, gap: Number
     for c, (k, log) in enumerate(objective.table):
         sign, weight, width = objective.signs[k], objective.column_weights[c], high[c] - low[c]
         used = weight > 0.0
+        if used is False:
+            continue
         unit = n.where(used, weight, 1.0)
         shift, unsure = gap / unit, deviation / unit
         if not objective.one:  # of several, only one that has left its range may be the cause
@@ -84,7 +86,8 @@ def changes(objective: Objective, losses: Array, bounds: LossBounds, gap: Number
             before = n.where(factor, before, 1.0)
             ratio = n.log(n.where(factor, now, 1.0) / before)
             own = Change(n.where(factor, ratio, shift), n.where(factor, unsure / before, unsure), factor, width)
-        found[k] = Change(*(n.where(used, new, old) for new, old in zip(own, found[k], strict=True)))
+        both = zip(own, found[k], strict=True)
+        found[k] = own if used is True else Change(*(n.where(used, new, old) for new, old in both))
     return found
 
 

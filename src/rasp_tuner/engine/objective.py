@@ -65,6 +65,7 @@ class Objective(MetricTable):
     ) -> None:
         super().__init__(metrics)
         n, self._zero, self.logs_first = numbers_of(zero), zero, logs_first
+        self.batch = not isinstance(zero, float)  # whether it is of many tuners
         own = [(k, log) for k, metric in enumerate(self.metrics.values()) for log in _columns(metric.scale)]
         self.table = tuple(own)  # of each column: whose it is, and whether it is a logarithm
         self.linear = tuple((c, k) for c, (k, log) in enumerate(own) if not log)
@@ -92,11 +93,6 @@ class Objective(MetricTable):
     def columns(self) -> int:
         """C."""
         return len(self.table)
-
-    @property
-    def batch(self) -> bool:
-        """Whether it is of many tuners."""
-        return not isinstance(self._zero, float)
 
     def own_rows(self, rows: Array) -> Tensor:
         """Rows [B, .] of all tuners as they are used here: of one tuner its row."""
@@ -287,9 +283,7 @@ class Objective(MetricTable):
 
     def own_units(self, target: Number) -> Number:
         """A target as a loss in the metric's own units; of several metrics the target itself."""
-        if not self.one or self.uses_log[0] is False:
-            return target
-        return in_own_units(target, self.uses_log[0], self.sign)
+        return in_own_units(target, self.uses_log[0], self.sign) if self.one else target
 
     def own_units_of(self, name: str, target: float) -> float:
         """A target to which only this metric counts, as a loss in its own units."""
@@ -441,6 +435,8 @@ class Objective(MetricTable):
 
 def in_own_units(target: Number, is_log: Condition, sign: float) -> Number:
     """A target, or what it is the logarithm of: a loss, which is negative if more of the metric is better."""
+    if is_log is False:
+        return target
     n = numbers_of(target)
     return n.where(is_log, sign * n.exp(n.clip(sign * target, -700.0, 700.0)), target)
 

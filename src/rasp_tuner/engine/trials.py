@@ -44,9 +44,10 @@ class Trials:
 
     def one(self) -> RunOutcome:
         """What `of` was given, but for how many runs it was."""
-        stop, ended = (None if y == math.inf else y for y in (self.stops.item(), self.ended.item()))
-        asked = Asked(self.wanted[0], stop) if self.asked[0] else None
-        return RunOutcome(self.points[0], self.contexts[0], self.losses[0], bool(self.failed[0]), asked, ended)
+        stop, ended = self.stops.item(), self.ended.item()
+        asked = Asked(self.wanted[0], None if stop == math.inf else stop) if self.asked[0] else None
+        known = None if ended == math.inf else ended
+        return RunOutcome(self.points[0], self.contexts[0], self.losses[0], bool(self.failed[0]), asked, known)
 
     def some(self, places: Places | Flags) -> "Trials":
         return Trials(*(array[places] for array in vars(self).values()))

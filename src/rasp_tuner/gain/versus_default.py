@@ -205,9 +205,8 @@ class _Sums:
         self.squares += (weight * found.noise) ** 2
         self.log_gain += weight * gains[1]
         unit = max(abs(found.level), 1e-300)
-        shared, noise = (min(x / unit, LARGEST_LOG) for x in (found.shared, found.noise))
-        self.log_shared += weight * shared
-        self.log_squares += (weight * noise) ** 2
+        self.log_shared += weight * min(found.shared / unit, LARGEST_LOG)
+        self.log_squares += (weight * min(found.noise / unit, LARGEST_LOG)) ** 2
 
     def _fade(self, keep: float) -> None:
         """Forget a little; written out, since it is part of every step."""

@@ -92,4 +92,7 @@ def _as_metric(name: object, metric: object) -> Metric:
         return metric
     if isinstance(metric, str) and metric in ("min", "max"):
         return Metric(cast(Direction, metric))
-    raise InvalidSpace(f"metrics[{name!r}] must be 'min', 'max' or a Metric, got {show(metric)}")
+    raise InvalidSpace(
+        f"metrics[{name!r}] must be 'min', 'max' or a Metric, got {show(metric)}; with a weight or a limit say"
+        ' Metric("min", weight=0.5) or Metric("min", at_most="1.05 default")'
+    )

@@ -124,12 +124,20 @@ class Model(Protocol):
         """The latest samples, as copies; none where their order is not kept."""
 
 
+class Within(NamedTuple):
+    """Ground that keeps the limits, and how likely other settings are to keep them."""
+
+    ground: Array  # [k, d] the best that is known to keep them first
+    chance: Callable[[Array], Array]  # [n] of points [n, d]; 0 where they may not run
+
+
 class Scope(NamedTuple):
     """What a search may choose, and what it has chosen already."""
 
     among: Array | None = None  # [m, d] settings that can run; None: all that are legal
     pending: Array | None = None  # [k, d] settings that run in this context now, without an answer yet
     room: Room | None = None  # of limits that are to be kept in the end; None: there are none
+    within: Within | None = None  # where a choice must stay; None: anywhere
 
 
 ANY = Scope()

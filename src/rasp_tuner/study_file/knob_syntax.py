@@ -72,13 +72,21 @@ def _numeric(make: Callable[..., Knob], read: Callable[[str], Any]) -> Callable[
         match = _RANGE.fullmatch(span)
         if match is None:
             raise ValueError(f"the range must look like 1..32, got {span!r}")
-        fields: dict[str, Any] = {"low": read(match["low"]), "high": read(match["high"])}
+        fields: dict[str, Any] = {"low": _read(read, match["low"]), "high": _read(read, match["high"])}
         for option in options:
             field, equals, value = option.partition("=")
-            fields[field] = (int if field == "digits" else read)(value) if equals else True
+            fields[field] = _read(int if field == "digits" else read, value) if equals else True
         return make(**fields)
 
     return parse
+
+
+def _read(read: Callable[[str], Any], text: str) -> Any:
+    try:
+        return read(text)
+    except ValueError as reason:
+        kind = "whole number" if read is int else "number"
+        raise ValueError(f"{text!r} must be a {kind} without a unit") from reason
 
 
 def _choices(ordered: bool) -> Callable[[str], Knob]:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.errors import JournalError, RaspError, SnapshotFileError, TuningStopped
+from rasp_tuner.base.checks import show
+from rasp_tuner.errors import InvalidSpace, JournalError, RaspError, SnapshotFileError, TuningStopped
 from rasp_tuner.files import snapshot
 from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Knob, Value
@@ -25,6 +26,7 @@ from rasp_tuner.tune.report import as_html
 from rasp_tuner.tune.result import TuneResult, conclude
 from rasp_tuner.tune.situations import situations_of
 from rasp_tuner.tune.study import StopRules, TuneStudy, build_study
+from rasp_tuner.types import Metric
 
 log = logging.getLogger("rasp_tuner.tune")
 
@@ -36,7 +38,7 @@ TUNE_FOLDER = "rasp-tune"  # where studies live, unless said otherwise
 def tune(
     function: Callable[..., Any],
     knobs: Mapping[str, Knob | str],
-    metrics: Mapping[str, str] | None = None,
+    metrics: Mapping[str, str | Metric] | None = None,
     *,
     default: Mapping[str, Value] | None = None,
     contexts: Mapping[str, str | Callable[[], ContextValue]] | None = None,
@@ -55,8 +57,9 @@ def tune(
     """Tune a Python function: it is called with a value for each knob, and with `input` if there are inputs.
 
     knobs     name -> a knob, or words such as "int:1..32:log"
-    metrics   name -> "min" or "max"; time_s and cpu_s are measured, others come from the mapping that the function
-              returns (or from the number, if it returns one); by default {"time_s": "min"}
+    metrics   name -> "min" or "max", with a weight or a limit ("min*0.5", "min<=1.05 default"), or a Metric; time_s and
+              cpu_s are measured, others come from the mapping that the function returns (or from the number, if it
+              returns one); by default {"time_s": "min"}
     contexts  name -> a function without arguments, or words such as "time:hour"
     steps     settings to measure; `time`, such as "10m", ends it earlier
     final     pairs of the final comparison in each situation; 0 for none
@@ -67,9 +70,9 @@ def tune(
     fields = {
         "name": name or qualified.rpartition(".")[2].strip("<>"),
         "call": f"{module}:{qualified}",
-        "knobs": dict(knobs),
-        "default": dict(default or {}),
-        "metrics": dict(metrics or {}),
+        "knobs": _named("knobs", knobs),
+        "default": _named("default", default),
+        "metrics": _named("metrics", metrics),
         "contexts": {key: source for key, source in (contexts or {}).items() if key not in readers},
         "inputs": tuple(inputs),
         "warmup": warmup,
@@ -144,6 +147,14 @@ def _left_behind_words(count: int) -> str:
         f"note: the command ended while {count} process{'es' * several} that it started still ran; what a run starts is"
         " ended with it. If it is a server for later runs, start it before rasp tune"
     )
+
+
+def _named(field: str, given: object) -> dict[str, Any]:
+    """A mapping from names, as a copy; nothing is an empty one."""
+    if given is not None and not isinstance(given, Mapping):
+        example = {"knobs": '{"level": "int:1..9"}', "default": '{"level": 6}'}.get(field, '{"time_s": "min"}')
+        raise InvalidSpace(f"{field} must be a mapping, as in {example}, got {show(given)}")
+    return dict(given or {})
 
 
 def _warn_of_noise(session: Session, progress: Progress) -> None:

@@ -20,9 +20,14 @@ ALIASES = {
     **{"time": "time_s", "seconds": "time_s", "runtime": "time_s", "wall": "time_s", "cpu": "cpu_s"},
     **{"memory": "memory_mb", "mem": "memory_mb", "rss": "memory_mb", "exit": "exit_code"},
 }  # what people write for those
-EXAMPLES = "time_s:min, 'speed:max=regex:([0-9.]+) MB/s' or 'size:min<=1.05 default=size:{scratch}/out'"
+EXAMPLES = (
+    "time_s:min, 'memory_mb:min*0.5', 'speed:max=regex:([0-9.]+) MB/s' or 'size:min<=1.05 default=size:{scratch}/out'"
+)
 _NAME = re.compile(r"[\w.%/-]+")
-_WORDS = re.compile(r"(?P<goal>\w*)\s*(?:(?P<sign><=|>=)(?P<limit>[^=]+?))?\s*(?:=\s*(?P<source>.*))?", re.DOTALL)
+_WORDS = re.compile(
+    r"(?P<goal>\w*)\s*(?:\*\s*(?P<weight>[^<>=]+?))?\s*(?:(?P<sign><=|>=)(?P<limit>[^=]+?))?\s*(?:=\s*(?P<source>.*))?",
+    re.DOTALL,
+)
 _LIMIT = re.compile(r"(?P<name>[\w.%/-]+)\s*(?P<sign><=|>=)\s*(?P<value>[^=]+)")
 SMALLEST_TIME_S = 1e-6  # a CPU time of zero has no logarithm
 
@@ -67,7 +72,10 @@ class MetricSource:
         low = metric.direction == "min"
         said = [source]
         if metric.weight or limit is None:
-            said.append(f"as {'low' if low else 'high'} as possible")
+            said.append(
+                f"as {'low' if low else 'high'} as possible"
+                + ("" if metric.weight == 1.0 else f", weight {metric.weight:g}")
+            )
         if limit is not None:
             said.append(self.limit_words)
         return ", ".join(said)
@@ -112,15 +120,15 @@ def with_limits(metrics: Mapping[str, Any], limits: Sequence[str]) -> dict[str, 
             raise InvalidSpace(f"--limit {text}: metric {name!r} has a limit or a table of its own; change that")
         if sign == "<=" and spec["goal"] == "max":
             raise InvalidSpace(f"--limit {text}: {name!r} is to be high ({name}:max), so its limit is {name}>=...")
-        source = f"={spec['source']}" if spec["source"] else ""
-        found[name] = f"{'min' if sign == '<=' else 'max'}{sign}{value}{source}"
+        source, weight = f"={spec['source']}" if spec["source"] else "", f"*{own}" if (own := spec["weight"]) else ""
+        found[name] = f"{'min' if sign == '<=' else 'max'}{weight}{sign}{value}{source}"
     return found
 
 
 def metric_of(name: str, spec: object) -> MetricSource:
     """A metric from words such as `max=regex:([0-9.]+) MB/s`, or from a table {goal, from, ...} with fields of Metric.
 
-    A limit stands after the goal: `min<=200`, `min<=1.05 default`, `max>=30=regex:([0-9.]+) fps`.
+    A weight stands after the goal, then a limit: `min*0.5`, `min<=200`, `max>=30=regex:([0-9.]+) fps`.
 
     >>> metric_of("time_s", "min").kind
     'wall'
@@ -129,6 +137,9 @@ def metric_of(name: str, spec: object) -> MetricSource:
     """
     if isinstance(spec, str):
         spec = _spec_of(name, spec)
+    elif isinstance(spec, Metric):
+        spec = {field: own for field, own in spec.to_json().items() if (field, own) != ("scale", "auto")}
+        spec["goal"] = spec.pop("direction")
     if not isinstance(spec, Mapping) or not _NAME.fullmatch(name):
         raise InvalidSpace(f"a metric must look like {EXAMPLES}, got {show(name)}: {show(spec)}")
     fields = dict(spec)
@@ -168,21 +179,22 @@ def _spec_of(name: str, text: str) -> dict[str, object]:
         raise InvalidSpace(f"metric {name!r} must look like {EXAMPLES}, got {show(text)}")
     goal, sign, limit = match["goal"] or "min", match["sign"], (match["limit"] or "").strip()
     fields: dict[str, object] = {"goal": goal, "from": match["source"] or ""}
+    if match["weight"]:
+        fields["weight"] = _plain_number(match["weight"], f"the weight of metric {name!r}", f"{name}:min*0.5")
     if limit:
         relative = "default" in limit
         word = ("at_most" if relative else "max") if sign == "<=" else ("at_least" if relative else "min")
-        fields[word] = " ".join(limit.replace("default", " default").split()) if relative else _limit(name, limit)
+        examples = f"{name}:min<=200, or '{name}:min<=1.05 default' for at most 5% more than the default's"
+        own = limit.replace("default", " default").split()
+        fields[word] = " ".join(own) if relative else _plain_number(limit, f"the limit of metric {name!r}", examples)
     return fields
 
 
-def _limit(name: str, text: str) -> float:
+def _plain_number(text: str, what: str, examples: str) -> float:
     try:
         return _number(text)
     except InvalidValue as reason:
-        raise InvalidSpace(
-            f"the limit of metric {name!r} must be a number, as in {name}:min<=200, or a share of the default's, as in"
-            f" '{name}:min<=1.05 default', got {text!r}"
-        ) from reason
+        raise InvalidSpace(f"{what} must be a number without a unit, as in {examples}; got {text!r}") from reason
 
 
 def _pattern(detail: str) -> re.Pattern[str]:

@@ -118,11 +118,15 @@ class Margin:
 
     @property
     def share(self) -> float:
-        """From the bound to the limit, as a share of the limit: 0.1 is ten percent of room; below 0 there is none."""
-        return abs(self.limit - self.bound) / max(abs(self.limit), 1e-300) * (1.0 if self.kept >= LIMIT_KEPT else -1.0)
+        """From the bound to the limit, as a share of the limit (of the bound, if that is larger): 0.1 is ten percent of
+        room; below 0 there is none.
+        """
+        size = max(abs(self.limit), abs(self.bound), 1e-300)
+        return abs(self.limit - self.bound) / size * (1.0 if self.kept >= LIMIT_KEPT else -1.0)
 
     def __str__(self) -> str:
-        room = f"{self.share:.0%} of room" if self.kept >= LIMIT_KEPT else "no room"
+        room = "kept" if self.limit == 0.0 else f"{self.share:.0%} of room"
+        room = room if self.kept >= LIMIT_KEPT else "no room"
         return (
             f"expected {self.expected:.4g}, {self.bound:.4g} in nine runs of ten; limit {self.limit:.4g}: {room},"
             f" kept with a probability of {self.kept:.0%}"

@@ -10,9 +10,10 @@ from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import ByExpert, Choice, Comparison
 from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
-from rasp_tuner.engine.gp.search import SOURCES, Draws, best_point, candidates, joined_keys
+from rasp_tuner.engine.gp.search import SOURCES, Draws, around, best_point, candidates, joined_keys
 from rasp_tuner.engine.gp.trust import FREEDOM
 from rasp_tuner.engine.gp.value import LOOKS, knowledge_gradient, weighted_nodes
+from rasp_tuner.optimizer.optimizer import Within
 
 BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
@@ -73,22 +74,36 @@ class GpBelief:
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """The candidate of least expected loss, less what knowing it is worth over the visits to come."""
+        return self._chosen(rng, None)
+
+    def choose_within(self, rng: np.random.Generator, within: Within) -> Choice:
+        """The same among what may keep the limits; a gain counts as far as it is likely to keep them."""
+        return self._chosen(rng, within)
+
+    def _chosen(self, rng: np.random.Generator, within: Within | None) -> Choice:
         fit = self.fit
         draws = Draws.of(fit.knobs, rng)  # in any case: the generator moves alike in every context
         if self._unknown:
             return self._expected(fit.knobs.default, BASELINE)
-        if self._here.native is not None:
+        if self._here.native is not None and within is None:
             point, source, pair = self._compiled_choice(draws)
         else:
-            point, source, pair = self._choice(draws)
+            point, source, pair = self._choice(draws, within)
         self._looked_at = point.tobytes(), pair
         variance = max(pair.variance, LEAST_VARIANCE) * fit.scale**2
         return Choice(point, SOURCES[source], fit.center + fit.scale * pair.mean, variance)
 
-    def _choice(self, draws: Draws) -> tuple[Array, int, PointAndDefault]:
+    def _choice(self, draws: Draws, within: Within | None) -> tuple[Array, int, PointAndDefault]:
         """The point, where in SOURCES it comes from, and what is expected of it."""
         here, fit, default = self._here, self.fit, self.fit.knobs.default
-        found = candidates(here, self._barred, draws)
+        chance = np.ones(1)
+        if within is None:
+            found = candidates(here, self._barred, draws)
+        else:
+            found = around(fit.knobs, within.ground[0], within.ground, draws)
+            chance = within.chance(found.points)
+            chance[0] = max(chance[0], SMALLEST)  # nothing better is known
+            found, chance = found.only(chance > 0.0), chance[chance > 0.0]
         mean, covariance = here.joint(found.points)
         value = knowledge_gradient(fit.knobs, found, mean, covariance, fit.noise, len(fit.alpha))
         if (self._reached < 1.0).any():
@@ -98,6 +113,8 @@ class GpBelief:
                 1.0 if point.tobytes() in known else share for point, share in zip(found.points, had, strict=True)
             ]
         score = mean - self.horizon * value
+        if within is not None:
+            score = chance * (score - mean[0])
         if self._barred:
             score[[point.tobytes() in self._barred for point in found.points]] = np.inf
         best = int(score.argmin())

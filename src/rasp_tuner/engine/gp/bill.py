@@ -59,11 +59,12 @@ class HindsightBill:
         curved = fit.knobs.curved_variance * (left @ rows.curved)
         embedded = f.embedding * w.embedding
         near = w.h[VR] * np.exp(-0.5 * squared_gaps(embedded, rows.embedding * w.embedding))
-        moved = more @ effects + f.curved[0] @ curved + (near[0] - near[1]) @ (left * share)
+        moved = more @ effects + f.curved[0] @ curved + (near[0] - near[1]) @ (left * (share + w.turning * kc))
         # the default itself, in the rows' contexts
         own = (w.effects * f.effects[1]) @ more
-        own += w.h[VR] * (np.exp(-0.5 * squared_gaps(embedded[:1], embedded[1:])[0, 0]) - 1.0)
-        return float(moved - own * (weight @ share) - ((w.choices * f.effects[1]) @ more) * (weight @ kc))
+        apart = w.h[VR] * (np.exp(-0.5 * squared_gaps(embedded[:1], embedded[1:])[0, 0]) - 1.0)
+        choice = (w.choices * f.effects[1]) @ more + w.turning * apart
+        return float(moved - (own + apart) * (weight @ share) - choice * (weight @ kc))
 
 
 def _beside(fit: Fit) -> tuple[Array, Array]:
@@ -71,8 +72,10 @@ def _beside(fit: Fit) -> tuple[Array, Array]:
     rows, at = fit.rows.features, knobs.features(knobs.default[None])
     lin, choice = rows.effects @ (w.effects * at.effects[0]), rows.effects @ (w.choices * at.effects[0])
     embedded = at.embedding * w.embedding
-    lin += h[VR] * np.exp(-0.5 * squared_gaps(embedded, rows.embedding * w.embedding)[0])
-    own, own_choice = (w.effects * at.effects[0]) @ at.effects[0] + h[VR], (w.choices * at.effects[0]) @ at.effects[0]
+    near = h[VR] * np.exp(-0.5 * squared_gaps(embedded, rows.embedding * w.embedding)[0])
+    lin, choice = lin + near, choice + w.turning * near
+    own = (w.effects * at.effects[0]) @ at.effects[0] + h[VR]
+    own_choice = (w.choices * at.effects[0]) @ at.effects[0] + w.turning * h[VR]
     parts = covariance(w, knobs, fit.rows, fit.z)
     level = w.level + h[VC] * parts.kc + h[VT] * parts.kt
     default = level + lin * parts.sharing + choice * parts.kc  # [r, j]: the default in the context of r, and row j

@@ -256,9 +256,10 @@ class GpFamily:
         s, prior, knobs = self._state, self._prior, self._knobs
         rows = self._rows()._replace(y=np.clip(self._stored["losses"] @ weights, -LARGEST, LARGEST))
         metric, still = ContextMetric(s["median"], s["deviation"]), np.zeros(len(prior.mean))
+        none = np.zeros(3)  # the scatter of repeats is known on the scale of today alone
         ready = Ready.of(knobs, rows, metric)
         start = Climb(prior.mean, still, still, 0)
-        climb, level, *_ = climbed(knobs, rows, metric, start, prior, 0.0, SCALE_STEPS, np.zeros(3), ready)
+        climb, level, *_ = climbed(knobs, rows, metric, start, prior, 0.0, SCALE_STEPS, none, ready)
         off = (climb.theta - prior.mean) / prior.deviation
         found = evidence(knobs, rows, climb.theta, level, ready)
         return found - 0.5 * float(off @ off) - len(rows.y) * math.log(ready.targets.unit)
@@ -374,6 +375,8 @@ class GpFamily:
     def _changed(self, now: float) -> NDArray[np.bool_]:
         """[n] rows of the latest surprises, if they are too many in a row for mistakes, as often as these are made."""
         s, run = self._stored, abs(float(self._state["run"][0]))
+        if not run:
+            return np.zeros(s.count, dtype=bool)
         late: NDArray[np.bool_] = s["times"] >= now - run
         mistakes = float(((s["trust"] < LIKELY) & ~late).sum()) + FALSE_ODDS * FALSE_SAMPLES
         share = mistakes / (now + FALSE_SAMPLES)
@@ -478,11 +481,11 @@ class GpFamily:
         s = self._state
         metric, level = ContextMetric(s["median"], s["deviation"]), float(s["level"][0])
         if self._knobs.tables is None:
-            fit = fitted(self._knobs, self._rows(), metric, s["theta"], level, ready)
+            fit = fitted(self._knobs, self._rows(), metric, s["theta"], level, s["repeats"], ready)
         else:
             older = None if self._fit is None else Older(self._fit, self._kept)
             known = (older, self._spare, None if ready is None else ready.bounded)
-            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], *known)
+            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], s["repeats"], *known)
             self._spare = None if self._fit is None or self._fit.native is None else self._fit.native.block
         self._kept = np.arange(self._stored.count, dtype=np.int64)
         return fit

@@ -8,8 +8,8 @@ situation: the first looks go to them, later every second one. What came out far
 which the model takes for an outlier, runs here next. No setting that is known runs as a new one.
 
 Where there are limits, the best is the best that keeps them, and a look gains what it may improve on that times the
-probability that it keeps them: a run that breaks a limit costs nothing. While nothing is known to keep them, the look
-is the one that is likeliest to.
+probability that it keeps them: a run that breaks a limit costs nothing. While nothing surely keeps them, what ran
+counts as far as it keeps them, and else as the worst of all: a look that may keep them has to be a good one, too.
 
 What was measured here outweighs what the model makes of all else. Of a setting that was measured here
 
@@ -174,20 +174,18 @@ class FindBelief(GpBelief):
         return news
 
     def _worth(self, fresh: Array, scope: Scope, found: MeasuredHere) -> Array:
-        """[m] what a look at each setting gains; where nothing keeps the limits, how likely it is to."""
+        """[m] what a look at each setting gains."""
         if not len(fresh):
             return np.zeros(0)
         if scope.room is None:
             return self._gain(fresh, scope, found)
-        room = scope.room(fresh)
-        return self._gain(fresh, scope, found) * below(room) if found.safe else room
+        return self._gain(fresh, scope, found) * below(scope.room(fresh))
 
     def _gain(self, fresh: Array, scope: Scope, found: MeasuredHere) -> Array:
         """[m] what each setting may be better than the best."""
-        if scope.pending is None:
-            (mean, variance), least = self._predicted(fresh), float(found.mean[0])
-        else:
-            (mean, variance), least = self._given(fresh, scope.pending), self._least_of(scope, found)
+        pending = scope.pending
+        mean, variance = self._predicted(fresh) if pending is None else self._given(fresh, pending)
+        least = self._least_of(scope, found, max(mean.max(), found.mean.max()))
         spread = np.sqrt(found.misfit) * variance / np.sqrt(variance + self._noise)
         gain = student_gain(least - mean, spread)
         if scope.among is not None:
@@ -206,13 +204,15 @@ class FindBelief(GpBelief):
             variances.append(covariance.diagonal()[k:] - (cross * np.linalg.solve(own, cross)).sum(axis=0))
         return np.concatenate(means), np.maximum(np.concatenate(variances), LEAST_VARIANCE)
 
-    def _least_of(self, scope: Scope, found: MeasuredHere) -> float:
-        """The best that is known once the pending runs have come to what is expected of them."""
-        pending: Array = scope.pending  # type: ignore[assignment]  # there are some
-        means = self._known(pending)[0]
-        if scope.room is not None:
-            means = means[scope.room(pending) >= NINE_IN_TEN]
-        return min(float(found.mean[0]), float(means.min(initial=math.inf)))
+    def _least_of(self, scope: Scope, found: MeasuredHere, worst: float) -> float:
+        """The best that is known, once the pending runs have come to what is expected of them."""
+        least = found.mean[0] if found.safe else (worst + below(found.room) * (found.mean - worst)).min()
+        if scope.pending is not None:
+            means = self._known(scope.pending)[0]
+            if scope.room is not None:
+                means = means[scope.room(scope.pending) >= NINE_IN_TEN]
+            least = min(least, means.min(initial=math.inf))
+        return float(least)
 
     def _shortlist(self, rng: np.random.Generator, among: Array, room: Room | None) -> Array:
         """Of a long list the settings of least mean, and as many others; those that may keep the limits come first."""

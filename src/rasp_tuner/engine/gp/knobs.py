@@ -64,6 +64,9 @@ class Knobs:
         self.effect_variance = np.concatenate(
             [np.full(len(ordered) + len(self.switches), SLOPE_VARIANCE), np.full(len(hot), LEVEL_VARIANCE)]
         )
+        # [p] of an effect at a setting drawn at random: a third of the way squared, one half, one of the levels
+        third, half = np.full(len(ordered), 1.0 / 3.0), np.full(len(self.switches), 0.5)
+        self.usual_squares = np.concatenate([third, half, 1.0 / count[self.hot_knob]])
         at_default = np.abs(self.hot_at - self.default[self.hot_knob]) < SAME_LEVEL
         of_choices = np.where(at_default, DEFAULT_CHOICE_VARIANCE, OTHER_CHOICE_VARIANCE)
         self.effect_variance[len(ordered) + len(self.switches) :] = np.where(
@@ -71,6 +74,7 @@ class Knobs:
         )
         self.of_few = np.concatenate([np.zeros(len(ordered) + len(self.switches), bool), few[self.hot_knob]])  # [p]
         self.of_choice = (switch | choice)[self.effect_knob]  # [p] effects that may turn around between contexts
+        self.share_of_choices = float((switch | choice).mean())
         self.curved_variance = np.append(np.full(len(ordered), CURVATURE_VARIANCE), BOWL_VARIANCE)  # [q]
         self.hot_choice = np.flatnonzero(choice[self.hot_knob])
         self.embedding_knob: Indices = np.concatenate([ordered, self.switches, self.hot_knob[self.hot_choice]])  # [e]

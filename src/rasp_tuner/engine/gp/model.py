@@ -4,12 +4,14 @@ y = center + a f,   f ~ GP(mean(x), k),   noise of a row: s2 / (count trust)
 
 k = v0 + vc kc + vt kt                                       level: of all, of similar contexts, of about this time
   + lin (gs + gc kc + gt kt) + lin_choice gq kc              effects: shared, own to similar contexts, drifting
-  + res (gs + gc kc + gt kt)                                 residual: interactions, ruggedness
+  + res (gs + gc kc + gt kt + turning kc)                    residual: interactions, ruggedness
   + curved                                                   curvature, shared by all
-lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / RECENT_STEPS)
+lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / RECENT_STEPS),
+turning = gq times the share of knobs that are choices or switches
 
 Variances are in units of a^2. The scale a has a closed form: with q = 1 / a the log evidence is
--(A q^2 - 2 b q + m'K^-1 m) / 2 + (n + 2) log q + ..., A = y'K^-1 y + 2, b = y'K^-1 m, y in units of what a is
+-(A q^2 - 2 b q + m'K^-1 m) / 2 + N log q + ..., A = y'K^-1 y + S / V + 2, b = y'K^-1 m, N = n + repeats + 2, with S
+the squared distances of repeats from their rows, and V = s2 + what drifts until they come; y in units of what a is
 expected to be.
 
 symbol     shape      meaning
@@ -30,7 +32,7 @@ from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
 from rasp_tuner.engine.gp.rows import StoredRows
-from rasp_tuner.engine.gp.trust import LEAST_TRUST, if_false, suspects, without_like
+from rasp_tuner.engine.gp.trust import LEAST_TRUST, if_false, suspects
 
 LEVEL_VARIANCE = 10.0  # v0, of the common level: vague
 JITTER = 1e-8  # of the level's variance: keeps matrices of equal rows regular
@@ -115,21 +117,26 @@ class Weights(NamedTuple):
     h: Array  # [H] exp of the first part of theta
     effects: Array  # [p] variance of each effect
     choices: Array  # [p] gq times the same, of choices and switches; 0 of the others
+    turning: float  # of the residual: interactions of choices turn around between contexts as their effects do
     embedding: Array  # [e] sqrt(w / ell)
     relevance: Array  # [d_c]
     level: float  # v0
+    drifts: tuple[float, float]  # variance of what is about this time alone: of the level, of effects
 
     @classmethod
     def of(cls, theta: Array, knobs: Knobs, level: float) -> "Weights":
         h, w, relevance = np.split(np.exp(theta), [H, H + knobs.dim])
         effects = knobs.effect_variance * w[knobs.effect_knob] * np.where(knobs.of_few, h[HOT], 1.0)
         choices = np.where(knobs.of_choice, h[GQ] * effects, 0.0)
-        return cls(h, effects, choices, np.sqrt(w[knobs.embedding_knob] / h[ELL]), relevance, level)
+        turning = float(h[GQ]) * knobs.share_of_choices
+        drifts = float(h[VT]), float(h[GT] * (effects @ knobs.usual_squares + h[VR]))
+        apart = np.sqrt(w[knobs.embedding_knob] / h[ELL])
+        return cls(h, effects, choices, turning, apart, relevance, level, drifts)
 
     def flat(self, metric: ContextMetric) -> Array:
         """All of them but the level, with those of contexts, in the order of GpFit."""
         root = np.sqrt(self.relevance / max(len(self.relevance), 1))
-        return np.concatenate([self.h, self.effects, self.choices, self.embedding, root, *metric])
+        return np.concatenate([self.h, [self.turning], self.effects, self.choices, self.embedding, root, *metric])
 
 
 class Fit(NamedTuple):
@@ -192,7 +199,7 @@ class Parts(NamedTuple):
     kc: Array
     kt: Array
     lin: Array
-    choice: Array  # gq lin_choice
+    choice: Array  # gq lin_choice + turning res
     res: Array
     gap: Array  # sum_e w (e - e')^2 / ell
     sharing: Array  # gs + gc kc + gt kt
@@ -207,10 +214,54 @@ def covariance(weights: Weights, knobs: Knobs, rows: Rows, z: Array) -> Parts:
     embedded = f.embedding * weights.embedding
     gap = squared_gaps(embedded, embedded)
     res = h[VR] * np.exp(-0.5 * gap)
+    choice += weights.turning * res
     sharing = h[GS] + h[GC] * kc + h[GT] * kt
     whole = weights.level + h[VC] * kc + h[VT] * kt + (lin + res) * sharing + choice * kc
     whole += (f.curved * knobs.curved_variance) @ f.curved.T
     return Parts(kc, kt, lin, choice, res, gap, sharing, whole)
+
+
+class Targets(NamedTuple):
+    """What rows came to, around their median, in units of what a is expected to be: squares stay finite."""
+
+    y: Array  # [n]
+    center: float
+    unit: float
+    spread: float
+
+    @classmethod
+    def of(cls, raw: Array, trust: Array) -> "Targets":
+        ordered, half = np.sort(raw), len(raw) // 2
+        center = float(ordered[half] if len(raw) % 2 else 0.5 * (ordered[half - 1] + ordered[half]))  # the median
+        spread = _deviation(raw - center, trust)
+        unit = GUESS_SHARE * spread if spread > SAME_SHARE * abs(center) else UNTOLD_SHARE * abs(center) + LEAST_UNIT
+        return cls((raw - center) / unit, center, unit, spread / unit)
+
+    def level(self, scale: float) -> float:
+        """v0, if a was last so many units; 0 if it was never known."""
+        return LEVEL_VARIANCE * (1.0 + (min(self.spread / scale, MOST_SPREAD) ** 2 if scale else 0.0))
+
+
+class Repeats(NamedTuple):
+    """Samples that joined a row: they scatter around it by noise, and by what drifted until they came."""
+
+    joined: float
+    squares: float  # of their distances from the row, summed, in units of what a is expected to be
+    drifts: tuple[float, float]  # variances of a repeat, in units of a^2: of the level, of effects
+
+    @classmethod
+    def of(cls, repeats: Array, unit: float, weights: Weights) -> "Repeats":
+        """`repeats` [3]: how many, their squared distances, and how much of what drifts has changed until each."""
+        joined, squares, moved = repeats.tolist()
+        level, effects = weights.drifts
+        share = moved / max(joined, 1.0)
+        return cls(joined, (math.sqrt(squares) / unit) ** 2, (level * share, effects * share))
+
+    def slope(self, s2: float, scale: float) -> Array:
+        """[3] of their log density in the logarithms of s2, vt and gt."""
+        variance = s2 + sum(self.drifts)
+        more = scatter_of(self.joined, self.squares, scale) / variance - self.joined
+        return 0.5 * more / variance * np.array([s2, *self.drifts])
 
 
 class Solved(NamedTuple):
@@ -223,19 +274,20 @@ class Solved(NamedTuple):
     noises: Array
 
 
-def solve(parts: Parts, rows: Rows, y: Array, s2: float, level: float) -> Solved:
+def solve(parts: Parts, rows: Rows, y: Array, repeats: Repeats, s2: float, level: float) -> Solved:
     """Of targets y [n] around their center, in units of what a is expected to be."""
-    n, mean = len(y), rows.features.mean
+    n, mean, variance = len(y), rows.features.mean, s2 + sum(repeats.drifts)
     noises = s2 / (rows.counts * rows.trust)
     matrix = parts.whole.copy()
     matrix.reshape(-1)[:: n + 1] += noises + JITTER * level
     root = np.linalg.cholesky(matrix)
     half = np.linalg.inv(root)
     of_y, of_mean = half.T @ (half @ y), half.T @ (half @ mean)
-    big, b = float(y @ of_y) + GUESS_ROWS, float(y @ of_mean)
-    q = (b + math.sqrt(b * b + 4.0 * big * (n + GUESS_ROWS))) / (2.0 * big)
-    evidence = -0.5 * (big * q * q - 2.0 * b * q + float(mean @ of_mean)) + (n + GUESS_ROWS) * math.log(q)
-    evidence -= float(np.log(root.diagonal()).sum())
+    big, b = float(y @ of_y) + repeats.squares / variance + GUESS_ROWS, float(y @ of_mean)
+    count = n + repeats.joined + GUESS_ROWS
+    q = (b + math.sqrt(b * b + 4.0 * big * count)) / (2.0 * big)
+    evidence = -0.5 * (big * q * q - 2.0 * b * q + float(mean @ of_mean)) + count * math.log(q)
+    evidence -= float(np.log(root.diagonal()).sum()) + 0.5 * repeats.joined * (math.log(variance) + JITTER / variance)
     return Solved(half, q * of_y - of_mean, 1.0 / q, evidence, noises)
 
 
@@ -246,7 +298,7 @@ def gradient(weights: Weights, knobs: Knobs, rows: Rows, z: Array, parts: Parts,
     h, f, (kc, kt, lin, choice, res, gap, sharing, _) = weights.h, rows.features, parts
     rest = np.outer(solved.alpha, solved.alpha) - inverse
     both = rest * (lin + res)
-    of_sharing, of_res = rest * sharing, rest * sharing * res
+    of_sharing, of_res = rest * sharing, rest * (sharing + weights.turning * kc) * res
     slope = np.zeros(H + knobs.dim + len(weights.relevance))
     slope[GS], slope[GC], slope[GT] = h[GS] * both.sum(), h[GC] * np.vdot(both, kc), h[GT] * np.vdot(both, kt)
     of_kc = rest * kc
@@ -301,11 +353,12 @@ class Pass(NamedTuple):
 
 
 def numpy_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
+    knobs: Knobs, rows: Rows, y: Array, repeats: Repeats, z: Array, weights: Weights, factors: Array, priors: Array,
+    climbs: bool,
 ) -> Pass:  # fmt: skip
     """The noise of greatest evidence, of `factors` times s2 with `priors` taken off; with slopes if theta `climbs`."""
     parts = covariance(weights, knobs, rows, z)
-    tried = [solve(parts, rows, y, f * float(weights.h[S2]), weights.level) for f in factors.tolist()]
+    tried = [solve(parts, rows, y, repeats, f * float(weights.h[S2]), weights.level) for f in factors.tolist()]
     evidence = [one.evidence - prior for one, prior in zip(tried, priors.tolist(), strict=True)]
     best = int(np.argmax(evidence))
     found = tried[best]
@@ -314,38 +367,19 @@ def numpy_pass(
 
 
 def native_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
+    knobs: Knobs, rows: Rows, y: Array, repeats: Repeats, z: Array, weights: Weights, factors: Array, priors: Array,
+    climbs: bool,
 ) -> Pass:  # fmt: skip
     """The same, compiled."""
     tables, width = knobs.compiled(), z.shape[1]
     of_contexts = np.zeros((2, width))  # nobody asks for other contexts
     given = {"points": rows.points, **rows.features._asdict(), "counts": rows.counts, "trust": rows.trust}
     flat = weights.flat(ContextMetric(*of_contexts))
-    made = native_gp.prepared(tables, flat, H, weights.level, {**given, "times": rows.times, "y": y}, z)
+    again = repeats.joined, repeats.squares, sum(repeats.drifts)
+    made = native_gp.prepared(tables, flat, H + 1, weights.level, again, {**given, "times": rows.times, "y": y}, z)
     slopes = H + knobs.dim + width if climbs else 0
     scale, best, evidence, slope, odd = native_gp.fit(tables, made, factors, priors, slopes)
     return Pass(best, scale, evidence, made.alpha, made.noises, None, slope, odd)
-
-
-class Targets(NamedTuple):
-    """What rows came to, around their median, in units of what a is expected to be: squares stay finite."""
-
-    y: Array  # [n]
-    center: float
-    unit: float
-    spread: float
-
-    @classmethod
-    def of(cls, raw: Array, trust: Array) -> "Targets":
-        ordered, half = np.sort(raw), len(raw) // 2
-        center = float(ordered[half] if len(raw) % 2 else 0.5 * (ordered[half - 1] + ordered[half]))  # the median
-        spread = _deviation(raw - center, trust)
-        unit = GUESS_SHARE * spread if spread > SAME_SHARE * abs(center) else UNTOLD_SHARE * abs(center) + LEAST_UNIT
-        return cls((raw - center) / unit, center, unit, spread / unit)
-
-    def level(self, scale: float) -> float:
-        """v0, if a was last so many units; 0 if it was never known."""
-        return LEVEL_VARIANCE * (1.0 + (min(self.spread / scale, MOST_SPREAD) ** 2 if scale else 0.0))
 
 
 class Ready(NamedTuple):
@@ -359,37 +393,6 @@ class Ready(NamedTuple):
         compiled = knobs.tables is not None
         bounded = native_gp.bounded(*metric, rows.contexts) if compiled else metric.bounded(rows.contexts)
         return cls(Targets.of(rows.y, rows.trust), bounded)
-
-
-class Repeats(NamedTuple):
-    """Samples that joined a row. Their scatter is noise, and the most that can have drifted until they came."""
-
-    joined: float
-    squares: float  # of their distances from the row, summed, in units of y
-    noise: float  # variances of a repeat, in units of a^2
-    drifts: tuple[float, float]  # of the level, of effects
-
-    @classmethod
-    def of(cls, repeats: Array, weights: Weights, features: Features) -> "Repeats":
-        """`repeats` [3]: how many, their squared distances, and how much of what drifts has changed until each."""
-        count, squares, moved = repeats.tolist()
-        h, effects = weights.h, float((features.effects**2 @ weights.effects).mean()) + float(weights.h[VR])
-        share = moved / max(count, 1.0)
-        return cls(count, squares, float(h[S2]), (float(h[VT]) * share, float(h[GT]) * effects * share))
-
-    def against(self, factors: Array, scale: float) -> Array:
-        """[m] what they say against so many times the noise: a negative log evidence."""
-        against: Array = 0.5 * (self.joined * np.log(factors) + self.scatter(scale) / self.noise / factors)
-        return against
-
-    def slope(self, scale: float) -> Array:
-        """[3] of the log evidence in the logarithms of s2, vt and gt; what scatters more than expected is noise."""
-        scatter, variance = self.scatter(scale), self.noise + sum(self.drifts)
-        short = min(scatter / variance - self.joined, 0.0) / variance
-        return 0.5 * np.array([scatter / self.noise - self.joined, *(short * drift for drift in self.drifts)])
-
-    def scatter(self, scale: float) -> float:
-        return scatter_of(self.joined, self.squares, scale)
 
 
 def scatter_of(joined: float, squares: float, scale: float) -> float:
@@ -421,20 +424,18 @@ def climbed(
         factors = NOISE_FACTORS if step == 0 and len(rows.y) < EARLY_SAMPLES else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
         against = 0.5 * off * off
-        again = Repeats.of(repeats, weights, rows.features)
-        if scale:
-            against += again.against(factors, targets.unit * scale)
+        again = Repeats.of(repeats, targets.unit, weights)
         if step == 0:
-            found, rows, false = _judged(look, knobs, rows, targets.y, z, weights, factors, against)
+            found, rows, false = _judged(look, knobs, rows, targets.y, again, z, weights, factors, against)
         else:
-            found = look(knobs, rows, targets.y, z, weights, factors, against, True)
+            found = look(knobs, rows, targets.y, again, z, weights, factors, against, True)
         scale, slope, odd = found.scale, found.slope, found.odd
         if found.factor:
             theta, momentum = climb.theta.copy(), climb.momentum.copy()
             theta[S2] += math.log(factors[found.factor])
             momentum[S2] = 0.0
             climb = climb._replace(theta=theta, momentum=momentum)
-        slope[[S2, VT, GT]] += again.slope(targets.unit * scale)  # type: ignore[index]
+        slope[[S2, VT, GT]] += again.slope(float(weights.h[S2] * factors[found.factor]), scale)  # type: ignore[index]
         climb = climb.moved(slope - (climb.theta - prior.mean) / prior.deviation**2)  # type: ignore[operator]
     return climb, targets.level(scale), odd, false
 
@@ -444,6 +445,7 @@ def _judged(
     knobs: Knobs,
     rows: Rows,
     y: Array,
+    repeats: Repeats,
     z: Array,
     weights: Weights,
     factors: Array,
@@ -453,11 +455,11 @@ def _judged(
 
     The evidence decides.
     """
-    far = suspects(y, rows.counts, z, without_like(rows.points[:, knobs.choices], rows.trust))
+    far = suspects(y, rows.counts, z, rows.points[:, knobs.choices], rows.trust)
     if not far.any():
-        return look(knobs, rows, y, z, weights, factors, priors, True), rows, far
+        return look(knobs, rows, y, repeats, z, weights, factors, priors, True), rows, far
     right, wrong = (rows._replace(trust=np.where(far, trust, rows.trust)) for trust in (1.0, LEAST_TRUST))
-    one, two = (look(knobs, seen, y, z, weights, factors, priors, True) for seen in (right, wrong))
+    one, two = (look(knobs, seen, y, repeats, z, weights, factors, priors, True) for seen in (right, wrong))
     noise = float(weights.h[S2] * factors[two.factor])
     if two.evidence + if_false(y, far, noise, two.scale) > one.evidence:
         return two, wrong, far
@@ -465,13 +467,19 @@ def _judged(
 
 
 def fitted(
-    knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float, ready: Ready | None = None
+    knobs: Knobs,
+    rows: Rows,
+    metric: ContextMetric,
+    theta: Array,
+    level: float,
+    repeats: Array,
+    ready: Ready | None = None,
 ) -> Fit:
     """The posterior of the rows, in NumPy; what is ready only saves time."""
     targets, weights = Targets.of(rows.y, rows.trust), Weights.of(theta, knobs, level)  # trust may be new
     bounded = metric.bounded(rows.contexts) if ready is None or ready.bounded is None else ready.bounded
-    z = weighted(bounded, weights.relevance)
-    found = numpy_pass(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
+    z, again = weighted(bounded, weights.relevance), Repeats.of(repeats, targets.unit, weights)
+    found = numpy_pass(knobs, rows, targets.y, again, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
     parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit)
     return Fit(knobs, rows, metric, weights, z, *parts, targets.unit, None, theta)
 
@@ -479,8 +487,9 @@ def fitted(
 def evidence(knobs: Knobs, rows: Rows, theta: Array, level: float, ready: Ready) -> float:
     """The log evidence of the rows' targets, up to a constant, by these hyperparameters."""
     weights, look = Weights.of(theta, knobs, level), numpy_pass if knobs.tables is None else native_pass
+    none = Repeats.of(np.zeros(3), 1.0, weights)
     z = weighted(ready.bounded, weights.relevance)  # type: ignore[arg-type]  # it was made with all there is
-    return look(knobs, rows, ready.targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False).evidence
+    return look(knobs, rows, ready.targets.y, none, z, weights, NOISE_FACTORS[:1], np.zeros(1), False).evidence
 
 
 def taken(
@@ -490,6 +499,7 @@ def taken(
     theta: Array,
     level: float,
     by_loss: Array,
+    repeats: Array,
     older: Older | None = None,
     spare: Array | None = None,
     bounded: Array | None = None,
@@ -506,7 +516,9 @@ def taken(
     else:
         was, kept, weights = None, None, Weights.of(theta, knobs, level)
         flat = weights.flat(metric)
-    made = native_gp.blank_fit(tables, n, flat, H, width, level, spare)
+    again = Repeats.of(repeats, 1.0, weights)
+    of_repeats = again.joined, again.squares, sum(again.drifts)
+    made = native_gp.blank_fit(tables, n, flat, H + 1, width, level, of_repeats, spare)
     center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept, bounded)
     parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)
     return Fit(knobs, NO_ROWS, metric, weights, NO_CONTEXTS, *parts)

@@ -199,26 +199,39 @@ def fit_places(n: int, d: int, p: int, q: int, e: int, c: int, hypers: int) -> F
 
 
 def blank_fit(
-    tables: KnobTables, n: int, weights: Array, hypers: int, context_dim: int, level: float, spare: Array | None = None
+    tables: KnobTables,
+    n: int,
+    weights: Array,
+    hypers: int,
+    context_dim: int,
+    level: float,
+    repeats: tuple[float, float, float],
+    spare: Array | None = None,
 ) -> NativeFit:
     """Memory for a fit to n rows, a `spare` one if it is large enough; `weights`: its first parts, up to deviations."""
     places = fit_places(n, tables.d, tables.p, tables.q, tables.e, context_dim, hypers)
     block = spare if spare is not None and len(spare) >= places.size else np.empty(places.size)
     block[: len(weights)] = weights
     at = address(block)
-    packed = _FIT.pack(n, context_dim, level, *[at + place for place in places.at.values()])
+    packed = _FIT.pack(n, context_dim, level, *repeats, *[at + place for place in places.at.values()])
     last = places.at["alpha"] // 8
     return NativeFit(packed, block, places, context_dim, block[last : last + n], block[last + n : last + 2 * n])
 
 
-_HERE, _SIX, _FIT, _STORED = (struct.Struct(form) for form in ("6d6Q", "6d", "2qd25Q", "2q2Q"))
+_HERE, _SIX, _FIT, _STORED = (struct.Struct(form) for form in ("6d6Q", "6d", "2q4d25Q", "2q2Q"))
 
 
 def prepared(
-    tables: KnobTables, weights: Array, hypers: int, level: float, rows: Mapping[str, Array], z: Array
+    tables: KnobTables,
+    weights: Array,
+    hypers: int,
+    level: float,
+    repeats: tuple[float, float, float],
+    rows: Mapping[str, Array],
+    z: Array,
 ) -> NativeFit:
     """A fit to be made; `weights` as for `blank_fit`, rows by their names in GpFit."""
-    made = blank_fit(tables, len(z), weights, hypers, z.shape[1], level)
+    made = blank_fit(tables, len(z), weights, hypers, z.shape[1], level, repeats)
     for name, array in (*rows.items(), ("z", z)):
         at = made.places.at[name] // 8
         made.block[at : at + array.size] = array.reshape(-1)

@@ -42,12 +42,12 @@ class ContextPosterior:
         return float(self.kc @ self.fit.rows.counts) if self.native is None else self.native.visits
 
     def default_runs(self) -> tuple[float, float]:
-        """How many samples of such situations are of the default; how many rows are."""
+        """How many samples of such situations are of the default, by trust; how many rows are."""
         if self.native is not None:
             return self.native.at_default, self.native.defaults
         rows, default = self.fit.rows, self.fit.knobs.default
         runs = (rows.points == default).all(axis=1)
-        return float(self.kc @ np.where(runs, rows.counts, 0.0)), float(runs.sum())
+        return float(self.kc @ np.where(runs, rows.counts * rows.trust, 0.0)), float(runs.sum())
 
     @cached_property
     def _linear(self) -> tuple[Array, Array, float, Array]:
@@ -55,7 +55,12 @@ class ContextPosterior:
         fit, f, w = self.fit, self.fit.rows.features, self.fit.weights
         shared = self.share * fit.alpha
         effects = w.effects * (shared @ f.effects) + w.choices * ((self.kc * fit.alpha) @ f.effects)
-        return effects, fit.knobs.curved_variance * (fit.alpha @ f.curved), float(self.base @ fit.alpha), shared
+        return (
+            effects,
+            fit.knobs.curved_variance * (fit.alpha @ f.curved),
+            float(self.base @ fit.alpha),
+            self._of_residual() * fit.alpha,
+        )
 
     def linear_means(self) -> Array:
         """[n] the mean at the rows' points here without the residual, up to a constant."""
@@ -87,8 +92,8 @@ class ContextPosterior:
         cross = self._cross(f)
         reach: Array = fit.half @ cross.T  # type: ignore[operator]  # it is there without compiled code
         embedded = f.embedding * w.embedding
-        own = (f.effects * w.effects) @ f.effects.T + w.h[VR] * np.exp(-0.5 * squared_gaps(embedded, embedded))
-        own *= self.own_share
+        residual = w.h[VR] * np.exp(-0.5 * squared_gaps(embedded, embedded))
+        own = self.own_share * ((f.effects * w.effects) @ f.effects.T + residual) + w.turning * residual
         own += (
             (f.effects * w.choices) @ f.effects.T + (f.curved * fit.knobs.curved_variance) @ f.curved.T + self.own_base
         )
@@ -103,9 +108,14 @@ class ContextPosterior:
         f = fit.knobs.features(points)
         cross = self._cross(f)
         reach: Array = fit.half @ cross.T  # type: ignore[operator]  # it is there without compiled code
-        own = self.own_share * (f.effects**2 @ w.effects + w.h[VR]) + f.effects**2 @ w.choices
+        own = self.own_share * (f.effects**2 @ w.effects + w.h[VR]) + w.turning * w.h[VR] + f.effects**2 @ w.choices
         variance: Array = own + f.curved**2 @ fit.knobs.curved_variance + self.own_base - (reach**2).sum(axis=0)
         return f.mean + cross @ fit.alpha, variance
+
+    def _of_residual(self) -> Array:
+        """[n] how much of a row's residual holds here, now."""
+        shares: Array = self.share + self.fit.weights.turning * self.kc
+        return shares
 
     def _residual(self, f: Features) -> Array:
         """[m, n] without sharing."""
@@ -117,7 +127,7 @@ class ContextPosterior:
     def _cross(self, f: Features) -> Array:
         """Covariance [m, n] of points here and the rows."""
         w, rows = self.fit.weights, self.fit.rows.features
-        cross = ((f.effects * w.effects) @ rows.effects.T + self._residual(f)) * self.share
+        cross = ((f.effects * w.effects) @ rows.effects.T) * self.share + self._residual(f) * self._of_residual()
         cross += ((f.effects * w.choices) @ rows.effects.T) * self.kc
         cross += (f.curved * self.fit.knobs.curved_variance) @ rows.curved.T
         cross += self.base

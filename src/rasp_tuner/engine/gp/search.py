@@ -9,6 +9,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.gp.knobs import MOST_FEW, Indices, Knobs
@@ -34,6 +35,11 @@ class Candidates(NamedTuple):
     source: Indices  # [m] place in SOURCES
     lines: Indices  # [l] where the lines are
     line_knob: Indices  # [l]
+
+    def only(self, kept: NDArray[np.bool_]) -> "Candidates":
+        """Those of a mask [m]."""
+        lines, knob = self.lines[kept[self.lines]], self.line_knob[kept[self.lines]]
+        return Candidates(self.points[kept], self.source[kept], np.cumsum(kept)[lines] - 1, knob)
 
 
 def moves(knobs: Knobs, x: Array, width: float) -> tuple[Array, Indices]:
@@ -159,8 +165,13 @@ def candidates(here: ContextPosterior, barred: set[bytes], draws: Draws) -> Cand
     ends = descents(here, [tried[0], knobs.default, *tried[1:2]])
     ends = [end for end in ends if end[0].tobytes() not in barred] or [(tried[0], 0.0)]
     x0 = min(ends, key=lambda end: end[1])[0]
+    return around(knobs, x0, np.array([*(point for point, _ in ends), *tried]), draws)
+
+
+def around(knobs: Knobs, x0: Array, known: Array, draws: Draws) -> Candidates:
+    """x0 [d], points [k, d] that are known, the default, and moves of x0."""
     lines, line_knob = moves(knobs, x0, STEP)
-    parts = [x0[None], np.array([*(point for point, _ in ends), *tried]), knobs.default[None], lines]
+    parts = [x0[None], known, knobs.default[None], lines]
     parts += [_several(knobs, x0, lines, line_knob, draws)]
     if draws.normal is not None:
         parts += [snapped(knobs, np.where(knobs.scale, x0 + LITTLE * draws.normal[SEVERAL:], x0))]

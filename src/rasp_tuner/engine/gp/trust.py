@@ -38,12 +38,14 @@ def without_like(levels: Array, trust: Array) -> NDArray[np.bool_]:
     return alone
 
 
-def suspects(y: Array, counts: Array, z: Array, alone: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def suspects(y: Array, counts: Array, z: Array, levels: Array, trust: Array) -> NDArray[np.bool_]:
     """[n] which of few rows ran once, and lie far from most rows, also from those of situations like theirs.
 
-    y [n]: around their median. z [n, d_c]: contexts in their metric. `alone`: what no other can contradict.
+    y [n]: around their median. z [n, d_c]: contexts in their metric. Levels and trust: see without_like.
     """
-    far = _far(y) & ~alone if FEWEST_SAMPLES <= len(y) < EARLY_SAMPLES else np.zeros(len(y), dtype=bool)
+    far = _far(y) if FEWEST_SAMPLES <= len(y) < EARLY_SAMPLES else np.zeros(len(y), dtype=bool)
+    if far.any():
+        far &= ~without_like(levels, trust)  # what no other can contradict
     if not far.any():
         return far
     order = y.argsort()

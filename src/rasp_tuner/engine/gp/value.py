@@ -42,7 +42,7 @@ def knowledge_gradient(
             own = found.lines[found.line_knob == j]
             if knobs.levels[j] is None:
                 x = found.points[own, j] - found.points[0, j]
-                if not x.all() or x[0] == x[1]:  # rules moved them to the same place
+                if len(x) < 2 or not x.all() or x[0] == x[1]:  # limits bar one, or rules moved both to the same place
                     continue
                 bend = max(float(parabola(x, mean[own] - mean[0])[1]), LEAST_BEND)
                 slope, _ = parabola(x, moved[:, own] - moved[:, :1])

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum { LONG = 16 };                /* numbers in a context from which on pairs are gone through along them */
-enum { GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT, HYPERS }; /* places in theta, as in model.py */
+enum { GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT, HYPERS, TURNING = HYPERS }; /* places in theta, as in model.py */
 
 typedef struct {                   /* as in gp/native_gp.py: the knobs of one space, see knobs.py */
     int64_t d, p, q, e, ordered, switches, hot, hot_choices; /* knobs; columns of each kind; the parts of p */
@@ -22,7 +22,9 @@ typedef struct {                   /* as in gp/native_gp.py: the knobs of one sp
 typedef struct {                   /* as in gp/native_gp.py: rows with their weights, see model.py */
     int64_t n, c;
     double level;                  /* v0 */
-    const double *hyper;           /* [HYPERS] */
+    double joined, squares;        /* samples that joined a row; squares of their distances from it, summed: in units of y */
+    double drifted;                /* variance of what drifted until they came */
+    const double *hyper;           /* [HYPERS + 1] the last is not of theta: Weights.turning */
     const double *effect_weight, *choice_weight, *embedding_weight; /* [p], [p], [e] */
     const double *relevance, *median, *deviation; /* [c] of contexts; of the relevance the root that z is times */
     double *points, *effects, *curved, *mean, *embedding, *z; /* features of the rows; contexts [n, c] */
@@ -41,7 +43,7 @@ typedef struct {                   /* as in gp/native_gp.py: stored rows, see ro
 
 typedef struct {                   /* as in gp/native_gp.py: a fit in one context, see posterior.py */
     double own_share, own_base, constant;
-    double visits, at_default, defaults; /* samples of contexts like this; those of the default; its rows */
+    double visits, at_default, defaults; /* samples of contexts like this; those of the default, by trust; its rows */
     double *kc, *share, *base, *residual; /* [n] each; residual: coefficients of the residual in the mean */
     double *effects, *curved;      /* [p], [q] coefficients of the mean */
 } GpHere;
@@ -82,7 +84,7 @@ void gp_solve(int64_t n, const double *root, double *x, double *scratch);
 void gp_less_products(int64_t m, int64_t n, const double *rows, double *covariance);
 void gp_z(const GpFit *f, const double *context, double *z); /* gp_rows.c */
 double gp_apart(int64_t c, const double *one, const double *two);
-int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors, const double *priors,
+int64_t gp_fit(const GpKnobs *k, const GpFit *f, double squares, int64_t count, const double *factors, const double *priors,
                const GpFit *older, const int64_t *kept, double *slope, double *odd, double *out,
                double *scratch);   /* gp_fit.c */
 double gp_descended(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, double *x, int64_t most_steps,

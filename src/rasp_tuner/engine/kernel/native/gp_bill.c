@@ -76,10 +76,10 @@ GP_API WIDER void rasp_gp_bill(const GpKnobs *k, const GpFit *f, const GpPrices 
     const int64_t n = f->n, p = k->p;
     double *lin = scratch, *choice = lin + n, *x = choice + n, *kernel_x = x + n, *kc_x = kernel_x + n, *kt_x = kc_x + n;
     double *gap = kt_x + n, *points = gap + 3 * n, *effects = points + 2 * k->d, *curved = effects + 2 * p;
-    double *mean = curved + 2 * k->q, *embedding = mean + 2, own_lin = h[VR], own_choice = 0.0, shared = 0.0;
+    double *mean = curved + 2 * k->q, *embedding = mean + 2, own_lin = h[VR], own_choice = h[TURNING] * h[VR], shared = 0.0;
     features_of(k, f, k->default_, points, effects, curved, mean, embedding);
     residual(k, f, embedding, lin);
-    memset(choice, 0, sizeof(double) * (size_t)n);
+    for (int64_t i = 0; i < n; i++) choice[i] = h[TURNING] * lin[i];
     for (int64_t a = 0; a < p; a++)
         if (effects[a] != 0.0) { /* turned: times the roots of weights */
             add_scaled(n, sqrt(f->effect_weight[a]) * effects[a], f->turned + a * n, lin);
@@ -122,6 +122,13 @@ GP_API WIDER void rasp_gp_bill(const GpKnobs *k, const GpFit *f, const GpPrices 
     for (int64_t i = 0; i < n; i++) left[i] = weight[i] - gap[i];
 }
 
+/* The part of weighted rows that a residual's covariance with each moves here. */
+static double of_residual(int64_t n, const GpFit *f, const GpHere *here, const double *left, const double *near) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) sum += near[i] * left[i] * (here->share[i] + f->hyper[TURNING] * here->kc[i]);
+    return sum;
+}
+
 /* The covariance of the bill and of the gap of a point [d] here. scratch: 2 n + 2 (d + p + q + e + 1). */
 GP_API WIDER double rasp_gp_billed(const GpKnobs *k, const GpFit *f, const GpHere *here, const double *weight,
                                    const double *left, const double *point, double *scratch) {
@@ -131,9 +138,9 @@ GP_API WIDER double rasp_gp_billed(const GpKnobs *k, const GpFit *f, const GpHer
     features_of(k, f, point, points, effects, curved, mean, embedding);
     for (int64_t i = 0; i < n; i++) shared[i] = left[i] * here->share[i];
     residual(k, f, embedding, near);
-    sum += dot(n, near, shared);
+    sum += of_residual(n, f, here, left, near);
     residual(k, f, embedding + e, near);
-    sum -= dot(n, near, shared);
+    sum -= of_residual(n, f, here, left, near);
     for (int64_t i = 0; i < n; i++) near[i] = left[i] * here->kc[i];
     for (int64_t a = 0; a < p; a++) {
         const double more = effects[a] - effects[p + a];
@@ -147,6 +154,7 @@ GP_API WIDER double rasp_gp_billed(const GpKnobs *k, const GpFit *f, const GpHer
         if (curved[a] != 0.0) sum += curved[a] * sqrt(k->curved_variance[a]) * dot(n, left, f->turned + (2 * p + a) * n);
     double gap = 0.0;
     for (int64_t a = 0; a < e; a++) gap += (embedding[a] - embedding[e + a]) * (embedding[a] - embedding[e + a]);
-    own += f->hyper[VR] * (exp(-0.5 * gap) - 1.0); /* the default itself, in the rows' contexts */
+    const double apart = f->hyper[VR] * (exp(-0.5 * gap) - 1.0); /* the default itself, in the rows' contexts */
+    own += apart, choice += f->hyper[TURNING] * apart;
     return sum - own * dot(n, weight, here->share) - choice * dot(n, weight, here->kc);
 }

@@ -92,6 +92,7 @@ PART_OF_EACH void covariances(const GpKnobs *k, const GpFit *f, const Columns *c
     add_products(i, count, k->q, c->curved, n, whole);
     for (int64_t j = 0; j < count; j++) {
         res[j] *= h[VR];
+        choice[j] += h[TURNING] * res[j];
         const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];
         whole[j] += h[VC] * kc[j] + h[VT] * kt[j] + (lin[j] + res[j]) * sharing + choice[j] * kc[j];
     }
@@ -146,7 +147,7 @@ typedef struct {
 
 /* The factor and alpha under a noise of s2; `noises`, `alpha` and `root` of f are written. Not finite: not definite.
  * Where the first rows are those of an older fit with the same weights, so is their factor. x: [2, n]; scratch: n. */
-static Solved solved(const GpFit *f, double s2, const GpFit *older, const int64_t *kept, double *x, double *scratch) {
+static Solved solved(const GpFit *f, double squares, double s2, const GpFit *older, const int64_t *kept, double *x, double *scratch) {
     const int64_t n = f->n;
     Solved out = {0.0, -INFINITY};
     int64_t from = 0;
@@ -166,7 +167,8 @@ static Solved solved(const GpFit *f, double s2, const GpFit *older, const int64_
     memcpy(of_y, f->y, sizeof(double) * (size_t)n);
     memcpy(of_mean, f->mean, sizeof(double) * (size_t)n);
     gp_solve(n, f->root, x, scratch);
-    const double big = dot(n, f->y, of_y) + GUESS_ROWS, b = dot(n, f->y, of_mean), rows = (double)n + GUESS_ROWS;
+    const double big = dot(n, f->y, of_y) + squares / (s2 + f->drifted) + GUESS_ROWS, b = dot(n, f->y, of_mean);
+    const double rows = (double)n + f->joined + GUESS_ROWS;
     const double q = (b + sqrt(b * b + 4.0 * big * rows)) / (2.0 * big);
     double log_root = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -174,7 +176,8 @@ static Solved solved(const GpFit *f, double s2, const GpFit *older, const int64_
         f->alpha[i] = q * of_y[i] - of_mean[i];
     }
     out.scale = 1.0 / q;
-    out.evidence = -0.5 * (big * q * q - 2.0 * b * q + dot(n, f->mean, of_mean)) + rows * log(q) - log_root;
+    out.evidence = -0.5 * (big * q * q - 2.0 * b * q + dot(n, f->mean, of_mean)) + rows * log(q) - log_root
+                   - 0.5 * f->joined * (log(s2 + f->drifted) + JITTER / (s2 + f->drifted));
     return out;
 }
 
@@ -211,7 +214,7 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
             vt += rest * kt[j];
             sharing[j] = rest * share;
             of_kc[j] = rest * kc[j];
-            of_res[j] = rest * share * res[j];
+            of_res[j] = rest * (share + h[TURNING] * kc[j]) * res[j];
             context[j] = rest * kc[j] * (h[VC] + h[GC] * (lin[j] + res[j]) + choice[j]);
             vr += of_res[j];
             ell += of_res[j] * gap[j];
@@ -259,12 +262,12 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
     for (int64_t a = 0; a < k->e; a++) slope[HYPERS + k->embedding_knob[a]] += by_axis[a];
 }
 
-/* Fit the rows. Of `factors` times the noise the one of greatest evidence is taken, with `priors` [count] taken off the
+/* Fit the rows; `squares` of repeats are in units of f->y squared. Of `factors` times the noise the one of greatest evidence is taken, with `priors` [count] taken off the
  * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [3, n] are written, too.
  * out [3]: the scale, which factor, and that evidence. Returns 0, or 1 if no covariance was positive definite.
  * With an older fit of the same weights, and no slopes, see `covariance`.
  * scratch: 7 n^2 + n (c + p + 8) + 2 p + e + c. */
-int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors, const double *priors,
+int64_t gp_fit(const GpKnobs *k, const GpFit *f, double squares, int64_t count, const double *factors, const double *priors,
                const GpFit *older, const int64_t *kept, double *slope, double *odd, double *out, double *scratch) {
     const int64_t n = f->n;
     const Parts s = parts_in(scratch, n, slope != NULL || (f->c >= LONG && !older));
@@ -273,7 +276,7 @@ int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *fa
     int64_t chosen = -1, last = -1;
     Solved found = {0.0, -INFINITY};
     for (int64_t i = 0; i < count; i++) {
-        const Solved one = solved(f, factors[i] * f->hyper[S2], older, kept, rest, rest + 2 * n);
+        const Solved one = solved(f, squares, factors[i] * f->hyper[S2], older, kept, rest, rest + 2 * n);
         last = i;
         if (one.evidence - priors[i] > best) {
             best = one.evidence - priors[i];
@@ -282,7 +285,7 @@ int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *fa
         }
     }
     if (chosen < 0) return 1;
-    if (chosen != last) found = solved(f, factors[chosen] * f->hyper[S2], older, kept, rest, rest + 2 * n);
+    if (chosen != last) found = solved(f, squares, factors[chosen] * f->hyper[S2], older, kept, rest, rest + 2 * n);
     out[0] = found.scale;
     out[1] = (double)chosen;
     out[2] = best;
@@ -296,7 +299,7 @@ int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *fa
 
 GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors, const double *priors,
                            double *slope, double *odd, double *out, double *scratch) {
-    return gp_fit(k, f, count, factors, priors, NULL, NULL, slope, odd, out, scratch);
+    return gp_fit(k, f, f->squares, count, factors, priors, NULL, NULL, slope, odd, out, scratch);
 }
 
 /* spare [n]: the variance of each row given the others, without its noise. scratch: n^2. */

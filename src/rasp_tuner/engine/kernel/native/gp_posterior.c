@@ -27,14 +27,14 @@ GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const d
         here->base[i] = f->level + h[VC] * here->kc[i] + h[VT] * kt[i];
         here->constant += here->base[i] * f->alpha[i];
         const double shared = here->share[i] * f->alpha[i], own = here->kc[i] * f->alpha[i];
-        here->residual[i] = h[VR] * shared;
+        here->residual[i] = h[VR] * (shared + h[TURNING] * own);
         const double *effects = f->effects + i * k->p;
         for (int64_t a = 0; a < k->p; a++)
             here->effects[a] += (f->effect_weight[a] * shared + f->choice_weight[a] * own) * effects[a];
         add_scaled(k->q, f->alpha[i], f->curved + i * k->q, here->curved);
         here->visits += here->kc[i] * f->counts[i];
         if (!memcmp(f->points + i * k->d, k->default_, sizeof(double) * (size_t)k->d)) {
-            here->at_default += here->kc[i] * f->counts[i];
+            here->at_default += here->kc[i] * f->counts[i] * f->trust[i];
             here->defaults += 1.0;
         }
     }
@@ -79,7 +79,7 @@ static WIDER void crossed(const GpKnobs *k, const GpFit *f, const GpHere *here, 
     const double *h = f->hyper;
     for (int64_t r = 0; r < m; r++) {
         double *restrict row = cross + r * n;
-        for (int64_t i = 0; i < n; i++) row[i] = here->base[i], near[i] = h[VR] * here->share[i];
+        for (int64_t i = 0; i < n; i++) row[i] = here->base[i], near[i] = h[VR] * (here->share[i] + h[TURNING] * here->kc[i]);
         const double *x = points + r * k->d;
         for (int64_t j = 0, end; j < k->d; j = end) {
             int64_t at[SOME_COLUMNS];
@@ -112,6 +112,7 @@ WIDER void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTabl
         for (int64_t a = 0; a < p; a++) effects[r * p + a] *= effect_root[a];
         for (int64_t a = 0; a < q; a++) curved[r * q + a] *= curved_root[a];
     }
+    const double own_residual = h[VR] * (here->own_share + h[TURNING]);
     turned(m, e, embedding, columns);
     turned(m, p, effects, effect_columns);
     turned(m, q, curved, curved_columns);
@@ -120,7 +121,7 @@ WIDER void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTabl
         squared_gaps(r, r + 1, e, columns, m, row);
         for (int64_t s = 0; s <= r; s++) row[s] *= -0.5;
         exp_falling(r + 1, row);
-        for (int64_t s = 0; s <= r; s++) row[s] = row[s] * h[VR] * here->own_share + here->own_base;
+        for (int64_t s = 0; s <= r; s++) row[s] = row[s] * own_residual + here->own_base;
         add_products(r, r + 1, p, effect_columns, m, row);
         add_products(r, r + 1, q, curved_columns, m, row);
     }
@@ -148,7 +149,7 @@ GP_API void rasp_gp_marginal(const GpKnobs *k, const GpFit *f, const GpHere *her
     gp_forward(n, f->root, m, cross, near);
     for (int64_t r = 0; r < m; r++) {
         const double *x = effects + r * p, *u = curved + r * q;
-        double own = f->hyper[VR] * here->own_share + here->own_base;
+        double own = f->hyper[VR] * (here->own_share + f->hyper[TURNING]) + here->own_base;
         for (int64_t a = 0; a < p; a++)
             own += (here->own_share * f->effect_weight[a] + f->choice_weight[a]) * x[a] * x[a];
         for (int64_t a = 0; a < q; a++) own += k->curved_variance[a] * u[a] * u[a];

@@ -6,6 +6,7 @@
 #include "linear.h"
 
 enum { NODES = 12 };
+typedef __typeof__((AtOnce){0.0} < (AtOnce){0.0}) AtOnceBits; /* all or none of the bits of each */
 
 static int64_t nearest(const double *levels, int64_t n, double x) {
     int64_t best = 0;
@@ -152,22 +153,23 @@ PART_OF_EACH void add_fall(int64_t m, int64_t count, const int64_t *at, const do
     int64_t best = at[0];
     for (int64_t i = 1; i < count; i++) best = mean[at[i]] < mean[best] ? at[i] : best;
     const double least = mean[best], farthest = fmax(fabs(node[0]), fabs(node[NODES - 1]));
-    const Pair *nodes = (const Pair *)node, *weights = (const Pair *)weight;
+    const AtOnce *nodes = (const AtOnce *)node;
     for (int64_t r = 0; r < m; r++) {
         const double *row = moved + r * m, most = least + farthest * fabs(row[best]);
-        Pair lowest[NODES / 2];
-        for (int q = 0; q < NODES / 2; q++) lowest[q] = row[best] * nodes[q] + least;
+        AtOnce lowest[NODES / AT_ONCE];
+        for (int q = 0; q < NODES / AT_ONCE; q++) lowest[q] = row[best] * nodes[q] + least;
         for (int64_t i = 0; i < count; i++) {
             const double mu = mean[at[i]], by = row[at[i]];
             if (mu - farthest * fabs(by) > most) continue; /* it is never the least */
-            for (int q = 0; q < NODES / 2; q++) {
-                const Pair value = by * nodes[q] + mu;
-                const PairBits less = (PairBits)(value < lowest[q]);
-                lowest[q] = (Pair)(((PairBits)value & less) | ((PairBits)lowest[q] & ~less));
+            for (int q = 0; q < NODES / AT_ONCE; q++) {
+                const AtOnce value = by * nodes[q] + mu;
+                const AtOnceBits less = (AtOnceBits)(value < lowest[q]);
+                lowest[q] = (AtOnce)(((AtOnceBits)value & less) | ((AtOnceBits)lowest[q] & ~less));
             }
         }
+        const Pair *weights = (const Pair *)weight, *lowest_two = (const Pair *)lowest;
         Pair sum = {0.0};
-        for (int q = 0; q < NODES / 2; q++) sum += weights[q] * lowest[q];
+        for (int q = 0; q < NODES / 2; q++) sum += weights[q] * lowest_two[q];
         const double expected = sum[0] + sum[1];
         out[r] += least - expected > 0.0 ? least - expected : 0.0;
     }
