@@ -203,7 +203,7 @@ def test_kills_at_any_moment_lose_and_double_nothing(server, study, log, one_red
                 sent[place] += 1
             except ServerUnavailable:
                 continue  # it may be there: the same again, under the same number
-            time.sleep(0.005)
+            time.sleep(0.02)
 
     threads = [threading.Thread(target=send, args=(place,)) for place in range(2)]
     for thread in threads:
