@@ -1,6 +1,7 @@
 """What pytest collects: files with examples of `src`, and those files of `tests` that hold a wanted test."""
 
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ SLOW_FILES = (
 )
 
 
+@cache  # it is asked for every test
 def is_slow(path: Path) -> bool:
     """Whether all tests of a file are slow."""
     return path.is_relative_to(ROOT) and any(fnmatch(path.relative_to(ROOT).as_posix(), name) for name in SLOW_FILES)

@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,17 @@ def test_the_second_example_runs():
     assert scope["tuner"].learned == 1
 
 
+@pytest.fixture(scope="module")
+def tool():
+    """What the command is made of; a study is played once for the numbers and for the picture."""
+    made = runpy.run_path(str(ROOT / "tools" / "readme_numbers.py"))
+    made["numbers"].__globals__["play"] = made["play"] = cache(made["play"])
+    return made
+
+
 @pytest.mark.slow
-def test_the_numbers_are_those_of_the_command():
-    found = runpy.run_path(str(ROOT / "tools" / "readme_numbers.py"))["numbers"]()
+def test_the_numbers_are_those_of_the_command(tool):
+    found = tool["numbers"]()
     told = " ".join(README.split())
     saved = re.match(r"saved \d+% \(\d+ to \d+%\)", found["saved"])[0]
     assert f"p99 {saved}" in told
@@ -52,8 +61,7 @@ def test_the_numbers_are_those_of_the_command():
 
 
 @pytest.mark.slow
-def test_the_picture_is_what_the_command_draws():
-    tool = runpy.run_path(str(ROOT / "tools" / "readme_numbers.py"))
+def test_the_picture_is_what_the_command_draws(tool):
     _, came, usual = tool["play"](holdout=0.1)
     drawn = tool["picture"](came, usual, "A simulated service, tuned while it runs: p99 against its default")
     assert (ROOT / "docs" / "images" / "study.svg").read_text() == drawn

@@ -85,7 +85,7 @@ def in_a_thread(work):
 )
 def test_the_number_of_blas_threads_changes_no_bit(space, steps):
     code = RUN.format(space=SPACES[space], steps=steps)
-    assert run(code, 1) == run(code, 2) == run(code, 4)
+    assert run(code, 1) == run(code, 4)
 
 
 def test_a_shield_alone_turns_contexts_the_same_way():

@@ -87,9 +87,12 @@ def test_many_tuners_of_one_sample_each_fit_into_one_memory():
         tuner.tell(tuner.ask({"qps": float(seed % 5)}).id, {"ms": 1.0 + seed % 7})
         return tuner
 
-    tuner = taught_once(0)
-    for seed in range(1, 195):
-        tuner.merge(taught_once(seed))
+    tuners = [taught_once(seed) for seed in range(195)]
+    while len(tuners) > 1:  # two and two: a long memory is merged a few times only
+        for into, other in zip(tuners[::2], tuners[1::2], strict=False):
+            into.merge(other)
+        tuners = tuners[::2]
+    tuner = tuners[0]
     for step in range(12):
         tuner.tell(tuner.ask({"qps": float(step % 5)}).id, {"ms": 2.0})
     slots = tuner.slots()

@@ -70,7 +70,7 @@ def test_in_a_real_ray(tmp_path):
             tune_config=tune.TuneConfig(
                 metric="cost",
                 mode="min",
-                num_samples=6,
+                num_samples=2,  # the default, and what is ruinous
                 max_concurrent_trials=1,
                 search_alg=RaspSearch(default={"plan": "a"}, seed=0),
                 scheduler=RaspScheduler(),

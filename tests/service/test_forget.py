@@ -111,7 +111,7 @@ filters = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.integers(0, 1_000), st.sampled_from(sorted(SPACES)), filters, filters)
 def test_the_state_is_that_of_a_run_without_them(seed, space, first, second):
     study = definition(space)

@@ -36,7 +36,8 @@ def test_a_strangers_session_from_nothing_to_a_verdict(tmp_path):
     (tmp_path / "xz.toml").write_text(study)
     said = []
     for block in blocks("sh")[1:]:  # the first installs
-        words = ["bash", "-c", f"set -e -o pipefail\n{block}"]
+        small = re.sub(r"(40|8|200)000\b", r"\g<1>00", block)  # a tenth of the data
+        words = ["bash", "-c", f"set -e -o pipefail\n{small}"]
         path = f"{shim.parent}:{os.environ['PATH']}"
         done = subprocess.run(
             words,

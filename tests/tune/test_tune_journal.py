@@ -120,12 +120,12 @@ def slow(words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_study_that_is_stopped_again_and_again_ends_as_if_it_was_not(tmp_path, uninterrupted, how):
+@pytest.mark.parametrize("signals", [(signal.SIGKILL, signal.SIGKILL), (signal.SIGINT, signal.SIGTERM)])
+def test_a_study_that_is_stopped_again_and_again_ends_as_if_it_was_not(tmp_path, uninterrupted, signals):
     place = tmp_path / "rasp-tune" / "parabola"
     words = [*OPTIONS, "--steps", 25, "--final", 3, "--", *slow(AWK)]
     known = []
-    for target in (4, 11):
+    for how, target in zip(signals, (4, 11), strict=True):
         process = start(*words, cwd=tmp_path)
         wait_for(lambda target=target: (place / "journal.jsonl").exists() and len(entries_so_far(place)) >= target)
         acknowledged = entries_so_far(place)

@@ -1,22 +1,24 @@
 """Constants of the engine are moved by a factor of two in the source of their module."""
 
 import math
+from itertools import cycle
 
 import pytest
 
 from rasp_lab.beds import factor_of_two
 from rasp_lab.beds.runner import Cell, Results
 
-JUDGED = [one for one in factor_of_two.TABLE["constants"]() if factor_of_two.TABLE["kind_of"](one) == "Judgement"]
 
-
-@pytest.mark.parametrize("factor", factor_of_two.FACTORS)
-def test_every_judgement_constant_can_be_moved_alone(factor):
-    for file in {constant.file for constant in JUDGED}:
+def test_every_judgement_constant_can_be_moved_alone():
+    """Each by one of the two factors."""
+    table, factors = factor_of_two.TABLE, cycle(factor_of_two.FACTORS)
+    judged = [one for one in table["constants"]() if table["kind_of"](one) == "Judgement"]
+    assert judged
+    for file in {constant.file for constant in judged}:
         text = factor_of_two.module_of(file).read_text()
         before = _values(text)
-        for constant in (one for one in JUDGED if one.file == file):
-            after = _values(factor_of_two.changed(text, constant.name, factor))  # which parses it
+        for constant in (one for one in judged if one.file == file):
+            after = _values(factor_of_two.changed(text, constant.name, next(factors)))  # which parses it
             different = {name for name in before if before[name] != after[name]}
             assert different - {"PRIORS"} == {constant.name}, constant
 

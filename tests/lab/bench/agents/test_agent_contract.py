@@ -7,7 +7,10 @@ from rasp_lab.bench.agents import AGENTS, OF_PAPER_PAGE, create
 from rasp_lab.bench.agents.random import RandomSearch
 from rasp_lab.bench.checks import RULES, ContractBroken, Subject, check_agent, memory_is_bounded, usual_task
 
-SLOW = {"gp-ucb": 8, "turbo": 13, "botorch": 6, "tpe": 16}  # steps that leave the initial design, and no more
+SLOW = {  # steps that leave the initial design, and no more
+    **{"gp-ucb": 8, "turbo": 13, "botorch": 6, "tpe": 16},
+    **{"rasp-paper-trained": 6, "rasp-paper-always-slow": 8},  # which train their networks at every step
+}
 ALIKE = {"gp-ucb-0.25", "gp-ucb-0.5", "gp-ucb-1"}  # the same code as gp-ucb
 DETERMINISTIC = {"static", "ra-gd"}
 UNMEASURED = {  # agents whose memory is not measured here over the 600 steps of that rule, and why
