@@ -217,3 +217,55 @@ def test_an_option_that_is_thirty_times_as_dear_runs_once_or_twice_in_each_situa
         tuner.tell(s.id, {"ms": ms(s.params, writes) * math.exp(0.08 * rng.normal())})
     assert ruinous <= 4
     assert cost <= 120
+
+
+MODES = {"threads": Int(1, 64), "mode": Categorical(["a", "b", "c", "d"])}
+EIGHT = {"threads": 8, "mode": "a"}
+
+
+def beside_a_cliff(params):
+    """The default is best: fewer threads are slower, and beyond eight, or in another mode, all takes twice as long."""
+    return 20.0 if params["threads"] > 8 or params["mode"] != "a" else 12.4 - 0.3 * params["threads"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_default_at_the_edge_of_a_cliff_is_kept(seed):
+    """Its repeats say how little noise there is; a cliff that no smooth model explains is neither noise nor drift."""
+    tuner, rng = Tuner(MODES, {"ms": "min"}, default=EIGHT, seed=seed), np.random.default_rng(seed)
+    costs = []
+    for _ in range(120):
+        s = tuner.ask()
+        costs.append(beside_a_cliff(s.params))
+        tuner.tell(s.id, {"ms": costs[-1] * math.exp(0.02 * rng.standard_normal())})
+    assert np.mean(costs[60:]) < 1.02 * beside_a_cliff(EIGHT)
+    assert beside_a_cliff(tuner.recommend()) < 1.04 * beside_a_cliff(EIGHT)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_switches_that_are_better_together_in_one_situation_alone_are_found(seed):
+    """Exclusive or in one situation, both or none in the other: interactions turn around, too."""
+    costs = ((1.0, 0.5, 1.0), (1.0, 1.3, 0.5))
+    switches, off = {"a": Categorical([False, True]), "b": Categorical([False, True])}, {"a": False, "b": False}
+    tuner, rng = Tuner(switches, {"cost": "min"}, ["situation"], off, seed=seed), np.random.default_rng(seed)
+    for step in range(150):
+        situation = step // 15 % 2
+        s = tuner.ask({"situation": situation})
+        cost = costs[situation][sum(s.params.values())]
+        tuner.tell(s.id, {"cost": cost * math.exp(0.1 * rng.standard_normal())})
+    assert [costs[i][sum(tuner.recommend({"situation": i}).values())] for i in (0, 1)] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_runs_that_fail_are_few(seed):
+    """All but fewer threads fail; a failure counts as twice the default's cost."""
+    tuner, rng = Tuner(MODES, {"ms": "min"}, default=EIGHT, seed=seed), np.random.default_rng(seed)
+    failures = 0
+    for _ in range(100):
+        s = tuner.ask()
+        if beside_a_cliff(s.params) == 20.0:
+            failures += 1
+            tuner.tell_failed(s.id)
+        else:
+            tuner.tell(s.id, {"ms": beside_a_cliff(s.params) * math.exp(0.02 * rng.standard_normal())})
+    assert failures < 15  # 20 to 50, while a failure was one deviation worse than the worst
+    assert tuner.budget().spent > 1.0
