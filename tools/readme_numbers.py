@@ -3,6 +3,7 @@
 Example: python tools/readme_numbers.py docs/images/study.svg
 """
 
+import argparse
 import math
 import sys
 import time
@@ -127,12 +128,15 @@ def numbers() -> dict[str, str]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="Print numbers 1 to 4 of the README.")
+    parser.add_argument("picture", nargs="?", type=Path, help="where its picture is drawn; else it is not")
+    given = parser.parse_args()
     lines = [f"{name}: {found}" for name, found in numbers().items()]
     sys.stdout.write("\n".join([*lines, f"ask and tell: {step_ms():.2f} ms", ""]))
-    if len(sys.argv) > 1:
+    if given.picture is not None:
         _, came, usual = play(holdout=0.1)
         words = "A simulated service, tuned while it runs: p99 against its default"
-        Path(sys.argv[1]).write_text(picture(came, usual, words))
+        given.picture.write_text(picture(came, usual, words))
 
 
 if __name__ == "__main__":
