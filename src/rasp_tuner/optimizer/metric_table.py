@@ -60,7 +60,8 @@ def near_level(control: float, mean: float, low: float, high: float) -> float:
     """
     deviation = (high - low) / (2.0 * NORMAL_90)
     if min(control, mean) > 0.0:
-        return min(mean * math.exp(_damped(math.log(control) - math.log(mean), deviation / mean)), LARGEST)
+        moved = _damped(math.log(control) - math.log(mean), deviation / mean)
+        return min(mean * math.exp(min(moved, math.log(LARGEST))), LARGEST)
     return mean + _damped(control - mean, deviation)
 
 

@@ -255,7 +255,7 @@ class Repeats(NamedTuple):
         joined, squares, moved = repeats.tolist()
         level, effects = weights.drifts
         share = moved / max(joined, 1.0)
-        return cls(joined, (math.sqrt(squares) / unit) ** 2, (level * share, effects * share))
+        return cls(joined, min(math.sqrt(squares) / unit, MOST_SPREAD) ** 2, (level * share, effects * share))
 
     def slope(self, s2: float, scale: float) -> Array:
         """[3] of their log density in the logarithms of s2, vt and gt."""
@@ -517,7 +517,7 @@ def taken(
         was, kept, weights = None, None, Weights.of(theta, knobs, level)
         flat = weights.flat(metric)
     again = Repeats.of(repeats, 1.0, weights)
-    of_repeats = again.joined, again.squares, sum(again.drifts)
+    of_repeats = float(repeats[0]), float(repeats[1]), sum(again.drifts)  # its own unit is not known yet
     made = native_gp.blank_fit(tables, n, flat, H + 1, width, level, of_repeats, spare)
     center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept, bounded)
     parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)

@@ -45,7 +45,7 @@ CONSTANTS = {  # which constants of which modules each of these headers has
         "../../base/numerics.py": "LARGEST SMALLEST",
         "../gp/bill.py": "SMALL_STEP",
         "../gp/knobs.py": "MOST_FEW CHOICE_APART SAME_LEVEL",
-        "../gp/model.py": "JITTER GUESS_SHARE GUESS_ROWS SAME_SHARE UNTOLD_SHARE LEAST_UNIT",
+        "../gp/model.py": "JITTER GUESS_SHARE GUESS_ROWS SAME_SHARE UNTOLD_SHARE LEAST_UNIT MOST_SPREAD",
         "../gp/posterior.py": "LEAST_VARIANCE",
         "../gp/search.py": "STEP NEAR WIDE MOST_MOVE DESCENTS LEAST_CURVATURE BEST_ROWS SHORTLIST SEVERAL ELSEWHERE"
         " LITTLE",

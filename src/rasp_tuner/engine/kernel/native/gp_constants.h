@@ -26,6 +26,7 @@
 #define SAME_SHARE 1e-12
 #define UNTOLD_SHARE 0.1
 #define LEAST_UNIT 1e-250
+#define MOST_SPREAD 1000000.0
 
 /* posterior.py */
 #define LEAST_VARIANCE 1e-12

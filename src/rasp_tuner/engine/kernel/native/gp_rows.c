@@ -75,7 +75,7 @@ GP_API int64_t rasp_gp_take(const GpKnobs *k, const GpFit *f, const GpStored *st
         f->mean[i] = older->mean[at];
     }
     standardise(n, f->trust, f->y, out, scratch);
-    const double scatter = sqrt(f->squares) / out[1]; /* their units are those of the losses */
+    const double scatter = fmin(sqrt(f->squares) / out[1], MOST_SPREAD); /* their units are those of the losses */
     if (gp_fit(k, f, scatter * scatter, 1, &one, &none, older, kept, NULL, NULL, found, scratch)) return 1;
     out[3] = found[0];
     return 0;
