@@ -63,9 +63,12 @@ def test_every_picture_every_kind_of_knob_and_names_are_no_markup(tmp_path):
         "ms: no saving shown yet",
         "by forecast",
         "Budget",
+        "runs of the default lost so far",
+        "surely won back",
         "All 60 steps on record",
     ):
         assert words in page.text
+    assert " earned" not in page.text
     assert "Content-Security-Policy" in page.text
     assert "prefers-color-scheme: dark" in page.text
 

@@ -269,3 +269,24 @@ def test_runs_that_fail_are_few(seed):
             tuner.tell(s.id, {"ms": beside_a_cliff(s.params) * math.exp(0.02 * rng.standard_normal())})
     assert failures < 15  # 20 to 50, while a failure was one deviation worse than the worst
     assert tuner.budget().spent > 1.0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_costs_twice_the_default_is_no_look_in_a_situation_known_for_long(seed):
+    syncs = {"full": 1.0, "normal": 0.8, "off": 0.75, "slow": 2.5, "paranoid": 8.0}
+    space = {"sync": Categorical(list(syncs)), "buffers_mb": Float(1, 100, log=True), "workers": Int(1, 64, log=True)}
+    default, rng = {"sync": "full", "buffers_mb": 10.0, "workers": 8}, np.random.default_rng(seed)
+
+    def ms(params, load):
+        far = math.log(params["buffers_mb"] / (30 if load else 5)), math.log(params["workers"] / 12)
+        return 10.0 * syncs[params["sync"]] * (1.0 + 0.3 * far[0] ** 2) * (1.0 + 0.3 * far[1] ** 2)
+
+    tuner, dear = Tuner(space, {"ms": "min"}, ["load"], default, seed=seed), []
+    for step in range(200):
+        load = step // 25 % 2
+        s = tuner.ask({"load": load + rng.uniform(-0.05, 0.05)})
+        if ms(s.params, load) > 2.0 * ms(default, load):
+            dear.append(step)
+        tuner.tell(s.id, {"ms": ms(s.params, load) * math.exp(0.05 * rng.normal())})
+    assert dear, "nothing was dear at all: the test says nothing"
+    assert dear[-1] < 100

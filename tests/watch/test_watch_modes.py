@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from watch_running import vector
@@ -153,7 +154,8 @@ def spendthrift(world, **more):
 def test_a_spent_budget_brings_the_default_back_and_resume_goes_on(world, caplog):
     study = spendthrift(world)
     done = watch(study, steps=120, folder=world.out)
-    assert "the budget is spent" in done.rolled_back
+    said = r"the budget is spent \(exploring lost \S+ runs of the default, and won \S+ back\)"
+    assert re.search(said, done.rolled_back)
     assert world.x == 8
     assert {entry["params"]["x"] for entry in world.entries() if entry["role"] == "frozen"} == {8}
     watch(study, steps=1, folder=world.out, resume=True)

@@ -249,12 +249,12 @@ def _budget(shown: Shown) -> list[str]:
     if budget is None:
         return []
     facts = [
-        (f"{budget.share:.1%}", "of the default's loss may be spent at each step"),
-        (f"{budget.spent:.2f}", f"spent in {budget.steps:,} steps"),
-        (f"{budget.earned:.2f}", "surely earned"),
-        (f"{max(budget.left, 0.0):.2f}", "may be spent now"),
+        (f"{budget.share:.1%}", "more than the default may be lost by exploring"),
+        (number_words(budget.spent), "runs of the default lost so far"),
+        (number_words(budget.earned), "surely won back"),
+        (number_words(max(budget.left, 0.0)), "may still be lost"),
     ]
-    note = "In steps of the default's loss: a run that is 30% worse than the default spends 0.3."
+    note = "A run that is 30% worse than the default loses 0.3 runs of the default."
     return ["<h2>Budget</h2>", tiles(facts), f'<p class="note">{note}</p>']
 
 

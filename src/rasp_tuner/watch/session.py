@@ -11,7 +11,7 @@ from typing import Any
 from rasp_tuner.engine.budget import START_STEPS
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed, SnapshotFileError
 from rasp_tuner.files import snapshot
-from rasp_tuner.page.words import settings_words
+from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.watch.delivery import Delivery
@@ -180,8 +180,8 @@ class _Session:
             said = "; ".join(entry["broken"].values())
             reason = f"a limit was broken in {state.broken_in_row} steps one after the other ({said})"
         elif self.study.when_spent == "rollback" and budget is not None and budget.left <= state.spent_at:
-            booked = f"{budget.spent:.2f} spent and {budget.earned:.2f} earned"
-            reason = f"the budget is spent ({booked}, in steps of the default's loss)"
+            lost, won = number_words(budget.spent), number_words(budget.earned)
+            reason = f"the budget is spent (exploring lost {lost} runs of the default, and won {won} back)"
         if reason:
             self.memory.write({"kind": "rollback", "reason": reason})
             then = self._retreat()
@@ -195,7 +195,7 @@ class _Session:
         spent_at = 0.0
         if budget is not None and budget.left <= 0.0:
             spent_at = budget.left - budget.share * START_STEPS
-            log.info("the budget is still spent: what is not known to be better waits until some was earned")
+            log.info("the budget is still spent: what is not known to be better waits until some was won back")
         self.memory.write({"kind": "resumed", "spent_at": spent_at})
         log.info("resumed: suggestions run again")
 
