@@ -118,7 +118,7 @@ def _exit_status(process: "subprocess.Popen[bytes]", output: IO[bytes], timeout_
                 raise
         file, size = output.fileno(), os.fstat(output.fileno()).st_size
         if size > MOST_OUTPUT_BYTES:
-            end = os.pread(file, TAIL_BYTES, size - TAIL_BYTES)
+            end = os.pread(file, size, size - TAIL_BYTES)[-TAIL_BYTES:]  # up to where it ends by now
             os.ftruncate(file, 0)
             os.write(file, end)  # it may be the last that the command says
 
