@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from rasp_tuner.base.checks import number, show
 from rasp_tuner.client.errors import ServerUnavailable
-from rasp_tuner.client.exchange import Exchange, Request
+from rasp_tuner.client.exchange import Exchange, HttpRequest
 from rasp_tuner.client.fallback import Fallbacks, FallbackShare, RecommendationCache, is_fallback
 from rasp_tuner.client.outbox import Outbox, QueuedRequest
 from rasp_tuner.client.pending import PendingAnswer, SpareAnswers
@@ -203,13 +203,13 @@ class AsyncStudy:
         """
         path = f"{self._path}/policy" + ("" if outcomes is None else f"?outcomes={outcomes}")
         known = None if version is None else {"If-None-Match": f'"{version}"'}
-        policy: dict[str, Any] | None = (await self._exchange.call(Request("GET", path, headers=known))).body
+        policy: dict[str, Any] | None = (await self._exchange.call(HttpRequest("GET", path, headers=known))).body
         return policy
 
     async def recommend(self, context: Context = None) -> Params:
         """The best parameters known, without exploring; falls back as `ask` does."""
         seen = context_json(context)
-        request = Request("POST", f"{self._path}/recommend", {"context": seen})
+        request = HttpRequest("POST", f"{self._path}/recommend", {"context": seen})
         if self._exchange.asks_wait:
             params: Params = (await self._exchange.call(request)).body["params"]
             return params
@@ -338,7 +338,7 @@ class AsyncStudy:
     async def delete(self) -> None:
         """Delete the study and all its data."""
         self._spares.clear()
-        await self._exchange.call(Request("DELETE", self._path), idempotent=False)
+        await self._exchange.call(HttpRequest("DELETE", self._path), idempotent=False)
 
     async def forget(self, *, timeout: float = 600.0, **which: Any) -> dict[str, Any]:
         """Erase records, in files too: `{"erased": count, "scrubbed": files are clean}`.
@@ -346,19 +346,19 @@ class AsyncStudy:
         `which` has one or more of after, before (unix seconds), context ({name: number or [low, high]}), ids, keys (of
         observations); a record is erased if it meets all given conditions.
         """
-        request = Request("POST", f"{self._path}/forget", which)
+        request = HttpRequest("POST", f"{self._path}/forget", which)
         return dict((await self._exchange.call(request, idempotent=False, timeout=timeout)).body)
 
     async def _get(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = (await self._exchange.call(Request("GET", f"{self._path}{path}"))).body
+        found: dict[str, Any] = (await self._exchange.call(HttpRequest("GET", f"{self._path}{path}"))).body
         return found
 
     async def _post(self, action: str, body: Mapping[str, Any]) -> Any:
-        return (await self._exchange.call(Request("POST", f"{self._path}/{action}", body))).body
+        return (await self._exchange.call(HttpRequest("POST", f"{self._path}/{action}", body))).body
 
     async def _decide(self, action: str, body: Mapping[str, Any]) -> None:
         self._spares.clear()  # a late answer does not know of it
-        await self._exchange.call(Request("POST", f"{self._path}/{action}", body), idempotent=False)
+        await self._exchange.call(HttpRequest("POST", f"{self._path}/{action}", body), idempotent=False)
 
     async def _post_or_queue(self, action: str, body: Mapping[str, Any]) -> TellReply:
         try:
@@ -375,7 +375,7 @@ class AsyncStudy:
     def _send_ask(self, context: Any) -> PendingAnswer:
         """An ask on its way; ServerUnavailable while the server is left alone."""
         self._exchange.server.check_sendable()
-        return PendingAnswer(self._exchange, Request("POST", f"{self._path}/ask", {"context": context}), context)
+        return PendingAnswer(self._exchange, HttpRequest("POST", f"{self._path}/ask", {"context": context}), context)
 
     async def _ask_in_time(self, context: Any) -> Any:
         """The server's suggestion, if it is there before the deadline; a later one is kept for the next ask."""
@@ -395,7 +395,7 @@ class AsyncStudy:
             self._exchange.start(self._look_up(context))
 
     async def _look_up(self, context: Any) -> None:
-        request = Request("POST", f"{self._path}/recommend", {"context": context})
+        request = HttpRequest("POST", f"{self._path}/recommend", {"context": context})
         answer = await self._exchange.attempt(request, self._exchange.server.patience)
         self._recommendations.remember(context, answer.body["params"])
 

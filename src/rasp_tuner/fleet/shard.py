@@ -94,7 +94,7 @@ class ShardFleet(Fleet):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShardAnswer:
     """What a shard says after a call."""
 
     done: int  # changes since the fleet began
@@ -120,11 +120,11 @@ class Shard:
         self._done = self._saved = 0  # changes; and of them, those in the latest snapshot
         self._tells = self._samples = 0  # calls that told since then; samples that its tuners had learned then
 
-    def run(self, first: int, changes: list[Change], query: Change | None = None, save: bool = False) -> Answer:
+    def run(self, first: int, changes: list[Change], query: Change | None = None, save: bool = False) -> ShardAnswer:
         """Make the changes from number `first` on that it has not made; nothing if it lacks earlier ones."""
         fleet, given, error, unsaved = self._opened(), None, None, None
         if self._done < first:
-            return Answer(self._done, self._saved)
+            return ShardAnswer(self._done, self._saved)
         for method, arguments in changes[self._done - first :]:
             is_ask = method == "ask"  # its answer is in no snapshot, so that none is written between the two
             if is_ask and self._is_due(fleet):
@@ -138,7 +138,7 @@ class Shard:
             given, error = _called(fleet, *query)
         if save:
             unsaved = self._save(fleet)
-        return Answer(self._done, self._saved, given, error, unsaved)
+        return ShardAnswer(self._done, self._saved, given, error, unsaved)
 
     def _opened(self) -> ShardFleet:
         if self._fleet is None:

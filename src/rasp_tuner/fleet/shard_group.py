@@ -16,7 +16,7 @@ from typing import Any
 
 from rasp_tuner.base.checks import show, whole
 from rasp_tuner.errors import InvalidSpace, InvalidValue, MissingExtra, SnapshotFileError
-from rasp_tuner.fleet.shard import NAME, Answer, Change, Shard
+from rasp_tuner.fleet.shard import NAME, Change, Shard, ShardAnswer
 
 log = logging.getLogger("rasp_tuner.fleet")
 MOST_SHARDS = 10_000
@@ -79,9 +79,9 @@ class ShardGroup:
     def _send(member: Member, query: Change | None, save: bool) -> Any:
         return member.actor.run.remote(member.done, member.changes[member.done - member.saved :], query, save)
 
-    def _received(self, shard: int, reference: Any, query: Change | None, save: bool) -> Answer:
+    def _received(self, shard: int, reference: Any, query: Change | None, save: bool) -> ShardAnswer:
         member = self._members[shard]
-        answer: Answer = self._ray.get(reference)
+        answer: ShardAnswer = self._ray.get(reference)
         while answer.done < member.done:
             if answer.done < member.saved:
                 raise SnapshotFileError(
