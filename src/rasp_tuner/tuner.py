@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.base.checks import show, whole
+from rasp_tuner.base.checks import flag, show, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.base.threads import methods_on_one_thread, one_thread, unguarded
@@ -234,7 +234,7 @@ class Tuner(TunerView):
         `control` has the same metrics, measured at the same time on like work under the default: noise that both share
         cancels. Give one with every tell, or with none (docs/SAVINGS.md).
         """
-        stopped, record = _flag("stopped", stopped), self._ledger.waiting(id)
+        stopped, record = flag("stopped", stopped), self._ledger.waiting(id)
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         with self._guard:
             expected, weight = self._expected(record, point)
@@ -284,7 +284,7 @@ class Tuner(TunerView):
         stopped: bool = False,
     ) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change; `stopped` as for `tell`."""
-        self._observe(self._encoder.encode(context), params, metrics, _flag("stopped", stopped))
+        self._observe(self._encoder.encode(context), params, metrics, flag("stopped", stopped))
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
@@ -629,9 +629,3 @@ class Tuner(TunerView):
         planned = self._space.from_unit(suggested)
         ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidValue(f"{name} must be True or False, got {show(value)}")
-    return value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 from urllib.parse import quote
 
-from rasp_tuner.base.checks import number, show
+from rasp_tuner.base.checks import flag, number, show
 from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.client.exchange import Exchange, HttpRequest
 from rasp_tuner.client.fallback import Fallbacks, FallbackShare, RecommendationCache, is_fallback
@@ -451,9 +451,7 @@ def _suggestion(answer: Mapping[str, Any]) -> Suggestion:
 
 def _stopped_json(stopped: object) -> dict[str, Any]:
     """The field of a tell; left out of whole runs."""
-    if not isinstance(stopped, bool):
-        raise InvalidValue(f"stopped must be True or False, got {show(stopped)}")
-    return {"stopped": True} if stopped else {}
+    return {"stopped": True} if flag("stopped", stopped) else {}
 
 
 def _ran_json(params: Mapping[str, object] | None) -> dict[str, Any]:

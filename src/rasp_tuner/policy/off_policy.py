@@ -14,7 +14,7 @@ from math import sqrt
 from statistics import NormalDist
 from typing import Any
 
-from rasp_tuner.errors import InvalidValue
+from rasp_tuner.base.checks import one_of
 from rasp_tuner.gain.versus_default import Gain
 
 LEAST_RUNS = 2  # of which a spread is known
@@ -96,8 +96,7 @@ def _weighted(drawn: list[Sum], weights: list[float], metric: str, b: float) -> 
 
 
 def _parts(one: Sum, metric: str) -> tuple[float, float]:
-    if metric not in one["metrics"]:
-        raise InvalidValue(f"metric must be one of {', '.join(one['metrics'])}, got {metric!r}")
+    one_of("metric", metric, one["metrics"])
     return one["metrics"][metric]["sum"], one["metrics"][metric]["squares"]
 
 
