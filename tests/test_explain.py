@@ -75,12 +75,13 @@ def test_details_say_which_knobs_the_expected_gain_comes_from():
     tuner = taught({"ms": "min"}, steps=80)
     tuner.freeze()
     why = tuner.explain(tuner.ask({"load": 9.0}).id)
-    assert sum(why.knobs.values()) == pytest.approx(1.0)
-    assert next(iter(why.knobs)) == "pool"  # 40 instead of 8; the codec does a little, and the timeout nothing
-    assert why.knobs["pool"] > 0.5
+    assert sum(why.knobs.shares.values()) == pytest.approx(1.0)
+    assert next(iter(why.knobs.shares)) == "pool"  # 40 instead of 8; the codec does a little, and the timeout nothing
+    assert why.knobs.shares["pool"] > 0.5
+    assert "timeout" not in why.knobs.shares
     assert why.context == {"load": 9.0}
     shown = [one for one in why.details if one.startswith("What it is expected to gain comes from pool ")]
-    assert len(shown) == (len(why.knobs) > 1)
+    assert len(shown) == (len(why.knobs.shares) + len(why.knobs.not_shown) > 1)
 
 
 def test_of_several_metrics_it_compares_their_sum():

@@ -33,7 +33,7 @@ from rasp_tuner.report.history import History
 from rasp_tuner.report.looks import LOOKED_AT_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Knob, Listed, MaxChange, Params, Space
-from rasp_tuner.types import LIMIT_KEPT, Budget, Explanation, Margin, Revisit, Slots, Suggestion, Why
+from rasp_tuner.types import LIMIT_KEPT, Budget, Explanation, KnobShares, Margin, Revisit, Slots, Suggestion, Why
 from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
@@ -464,7 +464,7 @@ class TunerView:
             limits=tuple(f"{name}: {margin}" for name, margin in margins.items()),
             seen=self._seen(id) if visits and why.in_context else None,
             context=self._context_of(id) if visits else None,
-            knobs={} if waiting is None or not visits else self._knob_shares(waiting),
+            knobs=self._knob_shares(waiting) if waiting is not None and visits else KnobShares(),
         )
 
     def _context_of(self, id: str) -> dict[str, Any] | list[Any] | None:
@@ -477,11 +477,11 @@ class TunerView:
         found = self._on_record(id)
         return None if found is None else self._encoder.decode(found[1])
 
-    def _knob_shares(self, waiting: Pending) -> dict[str, float]:
-        from rasp_tuner.report.situation_gains import knob_shares
+    def _knob_shares(self, waiting: Pending) -> KnobShares:
+        from rasp_tuner.report.knob_shares import knob_shares  # few programs ask
 
         is_known = self._lineage.total > 0 and self._preset.name == "default"
-        return knob_shares(self._belief(), waiting.context, waiting.point) if is_known else {}
+        return knob_shares(self._belief(), waiting.context, waiting.point) if is_known else KnobShares()
 
     def is_held_out(self, id: str) -> bool:
         """Whether the default was drawn in the place of the suggestion `id`."""

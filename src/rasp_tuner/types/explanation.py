@@ -8,13 +8,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 from rasp_tuner.base.checks import printable
 from rasp_tuner.history.revisits import Revisit
 from rasp_tuner.space import Params, Value
+from rasp_tuner.types.knob_shares import KnobShares
 from rasp_tuner.types.metric import Direction
 
 Path = Literal["pending", "fast", "slow", "restated"]
 NEW = 0.7  # novelty above which a situation is called new, and the likeness above which it is known
 SHOWN_CHANGES = 8  # knobs named
 SHOWN_VALUES = 4  # of a context
-NO_EFFECT = 0.02  # of the gain: less is said to be none
 REASONS = {  # by what an engine calls the kind of candidate that won
     "best known": "it is the best known here",
     "predicted optimum": "it is expected to be the best here",
@@ -77,7 +77,7 @@ class Explanation:
     limits: tuple[str, ...] = ()  # how far it keeps each metric from its limit, in words; while it waits
     seen: Revisit | None = None  # earlier visits to this situation; None of a first one, and where steps are not kept
     context: dict[str, Any] | list[Any] | None = None  # that was asked for; None where it is not on record
-    knobs: dict[str, float] = field(default_factory=dict)  # share of each in the expected gain; while it waits
+    knobs: KnobShares = field(default_factory=KnobShares)  # which knobs the expected gain comes from; while it waits
 
     def explanation(self) -> "Explanation":
         """Itself: the reasons of a suggestion come to this when somebody asks."""
@@ -264,12 +264,9 @@ def _stop(why: Explanation) -> str:
 
 def _knobs(why: Explanation) -> str:
     """Which knobs the expected gain comes from."""
-    if len(why.knobs) < 2:
+    if len(why.knobs.shares) + len(why.knobs.not_shown) < 2:
         return ""
-    moved = [f"{name} {share:.0%}" for name, share in why.knobs.items() if abs(share) >= NO_EFFECT]
-    idle = [name for name, share in why.knobs.items() if abs(share) < NO_EFFECT]
-    parts = [*([f"from {', '.join(moved)}"] if moved else []), *([f"none from {', '.join(idle)}"] if idle else [])]
-    return f"What it is expected to gain comes {'; '.join(parts)}."
+    return f"What it is expected to gain comes {why.knobs}." if why.knobs.shares else f"Of its knobs {why.knobs}."
 
 
 def _situation(why: Explanation) -> str:
