@@ -95,6 +95,17 @@ def test_where_noise_hides_what_a_knob_does_no_effect_is_shown():
     assert one.to_json()["knobs"]["words"] == "from b 100%; no effect shown: a"
 
 
+def test_a_knob_that_makes_it_worse_has_no_share_and_its_effect_is_shown():
+    space = {"a": Categorical([0, 1]), "b": Categorical([0, 1]), "c": Categorical([0, 1])}
+    tuner, rng = Tuner(space, {"ms": "min"}, None, {"a": 0, "b": 0, "c": 0}), np.random.default_rng(0)
+    for step in range(80):
+        params = {"a": step % 2, "b": step // 2 % 2, "c": step // 4 % 2}
+        ms = (5.0 if params["a"] else 10.0) * (1.5 if params["b"] else 1.0) * math.exp(0.02 * rng.normal())
+        tuner.observe(None, params, {"ms": ms})
+    why = tuner.explain(tuner.ask_for(None, {"a": 1, "b": 1, "c": 1}).id)
+    assert (why.knobs.shares, why.knobs.not_shown) == ({"a": 1.0}, ("c",))
+
+
 def test_of_several_metrics_each_has_its_gain_and_limits_their_margin():
     metrics = {"ms": "min", "mb": Metric("min", max=900.0)}
     tuner = taught(metrics=metrics, told=lambda value: {"ms": value, "mb": 10.0 * value})

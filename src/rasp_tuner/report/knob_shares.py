@@ -58,8 +58,9 @@ def knob_shares(belief: LossOracle, context: Array, point: Array) -> KnobShares:
             known[names] = belief.expect(context, mixed)
         return known[names]
 
-    now = without(frozenset())
-    shown = [name for name in moved if now is not None and _surely_more(without(frozenset([name])), now)]
+    now, back = without(frozenset()), {name: without(frozenset([name])) for name in moved}
+    shown = [name for name, other in back.items() if _surely_more(other, now)]
+    harmful = [name for name, other in back.items() if _surely_more(now, other)]  # an effect, and no gain
 
     def loss(names: frozenset[str]) -> float:
         """Expected with only these of the shown knobs moved."""
@@ -67,18 +68,18 @@ def knob_shares(belief: LossOracle, context: Array, point: Array) -> KnobShares:
         return math.nan if found is None else found.mean
 
     shares = _shares(loss, shown)
-    return KnobShares(shares, tuple(name for name in moved if name not in shares))
+    return KnobShares(shares, tuple(name for name in moved if name not in {*shares, *harmful}))
 
 
-def _surely_more(other: Expected | None, now: Expected) -> bool:
-    """Whether a loss is surely above what is expected now.
+def _surely_more(one: Expected | None, other: Expected | None) -> bool:
+    """Whether a loss is surely above another one.
 
     Of a loss that is compared by factors, an interval is wider above its mean than below. Errors that both losses share
     are not known here; they would make it surer.
     """
-    if other is None:
+    if one is None or other is None:
         return False
-    return other.mean - now.mean > SURE / NORMAL_90 * math.hypot(other.mean - other.low, now.high - now.mean)
+    return one.mean - other.mean > SURE / NORMAL_90 * math.hypot(one.mean - one.low, other.high - other.mean)
 
 
 def _shares(loss: Callable[[frozenset[str]], float], names: Sequence[str]) -> dict[str, float]:
