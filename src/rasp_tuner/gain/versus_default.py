@@ -27,6 +27,7 @@ import numpy as np
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, checked
+from rasp_tuner.page.words import TIMES_FROM, times_words
 
 LEVEL = 0.95  # probability of all intervals of a gain
 NORMAL_95 = 1.959963984540054  # deviations on either side that hold it
@@ -76,6 +77,8 @@ class Gain:
         saved 18% (12 to 23%)
         no saving shown yet (between 1 a step lost and 7 a step saved)
         (None, None)
+        >>> print(Gain("share", -20.0, -22.0, -18.0))
+        came to 21 times the default (19 to 23)
         """
         if self.low is None or self.high is None:
             return "no saving known yet"
@@ -85,11 +88,21 @@ class Gain:
             return f"no saving shown yet (between {self._signed(self.low)} and {self._signed(self.high)})"
         verb = ("gained" if self.maximised else "saved") if self.outcome == "better" else "lost"
         low, high = sorted(abs(x) for x in (self.low, self.high))
+        if self.kind == "share" and self._times(self.value) >= TIMES_FROM:
+            least, most = sorted(map(self._times, (self.low, self.high)))
+            ends = (times_words(x).removesuffix(" times") for x in (least, most))
+            return f"came to {times_words(self._times(self.value))} the default ({' to '.join(ends)})"
         if self.kind == "difference":
             return f"{verb} {abs(self.value):.3g} a step ({low:.3g} to {high:.3g})"
         return f"{verb} {_percent(abs(self.value))}% ({_percent(low)} to {_percent(high)}%)"
 
+    def _times(self, x: float) -> float:
+        """A share as a ratio to the default."""
+        return 1.0 + x if self.maximised else 1.0 - x
+
     def _signed(self, x: float) -> str:
+        if self.kind == "share" and self._times(x) >= TIMES_FROM:
+            return f"{times_words(self._times(x))} the default"
         told = f"{_percent(abs(x))}%" if self.kind == "share" else f"{abs(x):.3g} a step"
         return f"{told} {'lost' if x < 0.0 else 'gained' if self.maximised else 'saved'}"
 

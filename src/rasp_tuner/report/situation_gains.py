@@ -14,7 +14,7 @@ from rasp_tuner.base.checks import printable
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.gain.versus_default import NORMAL_95, Gain, believed_deviation, of_positive, share_of
 from rasp_tuner.optimizer.optimizer import Expected
-from rasp_tuner.page.words import settings_words
+from rasp_tuner.page.words import TIMES_FROM, settings_words, times_words
 from rasp_tuner.report.knob_shares import deviation, knob_shares
 from rasp_tuner.report.situations import context_words, grouped
 from rasp_tuner.space import Knob, Params
@@ -63,18 +63,29 @@ def expected_words(gain: Gain) -> str:
 
     >>> [expected_words(Gain("share", 0.2, low, 0.3)) for low in (0.1, -0.1)]
     ['20% better (10 to 30%)', '20% better (not sure: 10% worse to 30% better)']
+    >>> expected_words(Gain("share", -20.0, -22.0, -18.0))
+    '21 times the default (19 to 23 times)'
     """
+
+    def times(x: float) -> float:
+        """The ratio to the default."""
+        return 1.0 + x if gain.maximised else 1.0 - x
 
     def size(x: float) -> str:
         return f"{abs(x):.0%}" if gain.kind == "share" else f"{abs(x):.3g}"
 
     def signed(x: float) -> str:
+        if gain.kind == "share" and times(x) >= TIMES_FROM:
+            return f"{times_words(times(x))} the default"
         return f"{size(x)} {'better' if x >= 0.0 else 'worse'}"
 
     if gain.low is None or gain.high is None:
         return signed(gain.value)
     if gain.outcome == "open":
         return f"{signed(gain.value)} (not sure: {signed(gain.low)} to {signed(gain.high)})"
+    if gain.kind == "share" and times(gain.value) >= TIMES_FROM:
+        low, high = sorted(map(times, (gain.low, gain.high)))
+        return f"{signed(gain.value)} ({times_words(low).removesuffix(' times')} to {times_words(high)})"
     low, high = sorted(map(abs, (gain.low, gain.high)))
     return f"{signed(gain.value)} ({size(low).rstrip('%')} to {size(high)})"
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.history.revisits import Revisit
+from rasp_tuner.page.words import TIMES_FROM, times_words
 from rasp_tuner.space import Params, Value
 from rasp_tuner.types.knob_shares import KnobShares
 from rasp_tuner.types.metric import Direction
@@ -26,17 +27,19 @@ REASONS = {  # by what an engine calls the kind of candidate that won
     "recommendation (frozen)": "the tuner is frozen: the best known runs, and nothing is tried",
     "default (the latest runs were stopped)": "the latest runs had to be stopped",
     "one knob moved": "it shows what one knob does",
-    "first probe": "it shows what one knob does",
     "a value that did not run here yet": "a knob has a value that did not run here yet",
     "something new": "it did not run yet, and may be the best",
     "once more, to be sure": "it ran well, and another run makes that sure",
     "several knobs moved": "it shows what several knobs do together",
     "a move nearby": "it may be better than the best known",
-    "probe near it": "it may be better than the best known",
     "best known that keeps the limits": "it is the best known that keeps the limits",
     "a random point: all so far failed": "all runs so far failed, so it is drawn at random",
     "the current point: nothing is known yet": "nothing is known yet",
 }
+PLAIN_SOURCES = {
+    "first probe": "one knob moved",
+    "probe near it": "a move nearby",
+}  # engine: table
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +214,20 @@ def _why(why: Explanation) -> str:
     return f"Chosen because {reason}{_forecast(why)}."
 
 
+def chosen_by(source: str) -> str:
+    """A kind of candidate as tables name it.
+
+    >>> chosen_by("probe near it"), chosen_by("best known")
+    ('a move nearby', 'best known')
+    """
+    for own, plain in PLAIN_SOURCES.items():
+        source = source.replace(own, plain)
+    return source
+
+
 def _reason(source: str) -> str:
     """The reason behind a kind of candidate, with what was added to it in brackets or after a comma."""
+    source = chosen_by(source)
     if source in REASONS:
         return REASONS[source]
     if source.startswith("stay: "):
@@ -234,6 +249,8 @@ def _forecast(why: Explanation) -> str:
         return told
     if why.metric is not None and why.predicted * why.level > 0.0:  # of others a share says nothing
         share = why.predicted / why.level - 1.0
+        if share + 1.0 >= TIMES_FROM:
+            return f"{told}, {times_words(share + 1.0)} the default's {_own(why, why.level)}"
         return f"{told}, {abs(share):.0%} {'less' if share < 0.0 else 'more'} than the default's {_own(why, why.level)}"
     return f"{told}, where the default would give {_own(why, why.level)}"
 
