@@ -109,8 +109,7 @@ def run_study(
             while not session.is_over(limits):
                 session.step()
                 progress.step(session, limits)
-                if not warned and (warned := len(session.runs) >= NOISE_FROM_RUNS and session.noise() is not None):
-                    _warn_of_noise(session, progress)
+                warned = warned or (len(session.runs) >= NOISE_FROM_RUNS and _warned_of_noise(session, progress))
                 if not told and (told := session.left_behind > 0):
                     progress.say(_left_behind_words(session.left_behind))
             progress.close()
@@ -161,11 +160,14 @@ def _named(field: str, given: object) -> dict[str, Any]:
     return dict(given or {})
 
 
-def _warn_of_noise(session: Session, progress: Progress) -> None:
-    """Say so where equal runs differ so much that little can be shown, and what would help."""
+def _warned_of_noise(session: Session, progress: Progress) -> bool:
+    """Say so where equal runs differ so much that little can be shown, and what would help; whether it did.
+
+    Of few equal runs some are alike by chance, so it is asked again after every run.
+    """
     noise, study = session.noise() or 0.0, session.study
     if noise < EXTREME_NOISE:
-        return
+        return False
     wall = study.metrics[study.objective].kind == "wall" and study.command is not None
     advice = ["measure CPU time with --metric cpu_s:min"] if wall else []
     advice += [f"take the median of more runs with --repeats {max(3, 2 * study.repeats + 1)}"]
@@ -174,6 +176,7 @@ def _warn_of_noise(session: Session, progress: Progress) -> None:
         f"note: {study.objective} differs by {percent:.0f}% between runs of the same settings, so only large gains can"
         f" be shown: {', or '.join(advice)}"
     )
+    return True
 
 
 def _finish(session: Session, limits: StopRules, place: Path, progress: Progress) -> TuneResult:
