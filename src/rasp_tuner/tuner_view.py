@@ -25,7 +25,7 @@ from rasp_tuner.gain.versus_default import ForecastLedger, Gain, StepGain, Versu
 from rasp_tuner.optimizer.optimizer import ANY, Expected, Optimizer, Scope
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
-from rasp_tuner.records.ledger import Ledger, Pending
+from rasp_tuner.records.ledger import Ledger
 from rasp_tuner.records.lineage import Lineage, named
 from rasp_tuner.records.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.report import notebook
@@ -464,7 +464,7 @@ class TunerView:
             limits=tuple(f"{name}: {margin}" for name, margin in margins.items()),
             seen=self._seen(id) if visits and why.in_context else None,
             context=self._context_of(id) if visits else None,
-            knobs=self._knob_shares(waiting) if waiting is not None and visits else KnobShares(),
+            knobs=self.knob_shares(id) if visits else KnobShares(),
         )
 
     def _context_of(self, id: str) -> dict[str, Any] | list[Any] | None:
@@ -477,11 +477,14 @@ class TunerView:
         found = self._on_record(id)
         return None if found is None else self._encoder.decode(found[1])
 
-    def _knob_shares(self, waiting: Pending) -> KnobShares:
+    def knob_shares(self, id: str) -> KnobShares:
+        """Which knobs the expected gain of a suggestion comes from, while it waits for its answer; else nothing."""
         from rasp_tuner.report.knob_shares import knob_shares  # few programs ask
 
-        is_known = self._lineage.total > 0 and self._preset.name == "default"
-        return knob_shares(self._belief(), waiting.context, waiting.point) if is_known else KnobShares()
+        waiting = self._ledger.pending.get(id)
+        if waiting is None or not self._lineage.total or self._preset.name == "paper":
+            return KnobShares()
+        return knob_shares(self._belief(), waiting.context, waiting.point)
 
     def is_held_out(self, id: str) -> bool:
         """Whether the default was drawn in the place of the suggestion `id`."""
