@@ -178,11 +178,10 @@ class TunerView:
         """
         from rasp_tuner.report.situation_gains import situation_gains  # few programs ask: the others start without it
 
-        found, decode = self._different_contexts(whole("contexts", contexts, 1, MOST_STEPS)), self._names(texts).decode
-        names = self._names(texts).context
+        found, names = self._different_contexts(whole("contexts", contexts, 1, MOST_STEPS)), self._names(texts)
         decoded = [
-            values if isinstance(values, dict) else dict(zip(names, values, strict=True))
-            for values in map(decode, found)
+            values if isinstance(values, dict) else dict(zip(names.context, values, strict=True))
+            for values in map(names.decode, found)
         ]
         return situation_gains(self._belief(), found, decoded) if found and self._lineage.total else []
 
