@@ -1,6 +1,7 @@
 """The gain over the default: one figure, by forecast where nothing is measured, the same for everybody who shows it."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -58,6 +59,19 @@ def test_there_is_one_count_of_steps_and_it_says_how_many_failed(holdout):
         assert (found.steps, found.failed) == (same.learned, 10)
         assert " in 100 steps, of which 10 failed, " in str(found)
         assert found == VersusDefault.from_json(found.to_json())
+
+
+def test_no_other_count_of_steps_stands_beside_it(tmp_path):
+    tuner = tuner_of(budget=0.02)
+    play(tuner, 60)
+    for _ in range(3):
+        tuner.tell_failed(tuner.ask({"load": 0.0}).id)
+    tuner.report(tmp_path / "page.html")
+    said = [str(tuner.versus_default()), str(tuner.budget()), repr(tuner), (tmp_path / "page.html").read_text()]
+    assert " in 63 steps, of which 3 failed" in said[0]
+    for text in said:
+        assert not re.search(r"\b(?:57|60) (?:steps|runs|learned)", text)
+        assert "learned=60" not in text
 
 
 def test_steps_of_merged_tuners_that_failed_add_up():

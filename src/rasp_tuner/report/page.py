@@ -104,7 +104,7 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
     facts = [(f"{shown.learned:,}", "runs learned")]
     if total:
         facts.append((f"{failed:,}", f"of {total:,} on record failed"))
-        facts.append((f"{sum(row['default'] for row in shown.history):,}", "of them ran the default"))
+        facts.append((f"{sum(row['default'] for row in shown.history):,}", f"of {total:,} ran the default"))
     facts.append((f"{len(shown.ledger.pending):,}", "wait for an answer"))
     for name, metric in shown.optimizer.metrics.items():
         limit, told = metric.limit, [row["metrics"][name] for row in shown.history if row["metrics"] is not None]
