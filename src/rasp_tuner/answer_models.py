@@ -41,7 +41,7 @@ class VersusDefaultAnswer(LazyModel):
     """What suggestions have gained against the default: measured with a holdout or controls, else by forecast."""
 
     measured: bool = Field(description="False: against what the tuner expected of the default; no proof.")
-    steps: int = Field(description="Suggestions that were answered and count.")
+    steps: int = Field(description="Suggestions that were answered and count, failed ones too.")
     held_out: int = Field(description="Runs of the default that were drawn in the place of a suggestion.")
     paired: int = Field(description="Runs with a control.")
     gain: GainAnswer | None = Field(description="Of all metrics together; null if one of several is not positive.")
@@ -50,6 +50,7 @@ class VersusDefaultAnswer(LazyModel):
     better_since: int | None = Field(description="Step at which a gain was first proven.")
     worse_since: int | None = Field(description="Step at which a loss was first proven.")
     left_out: int = Field(0, description="Steps with values that are not believed.")
+    failed: int = Field(0, description="Of the steps, those whose run failed.")
     words: str
 
 

@@ -263,6 +263,7 @@ class Tuner(TunerView):
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, Asked(record.point, record.why.stop))
         self._note(id, record.context, point, None)
+        self._forecasts.add_failed()
         self._count_savings(record, None)
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
@@ -422,7 +423,7 @@ class Tuner(TunerView):
             arrays["moves_from"] = self._moves_from.copy()
         if self._savings.seen:
             arrays |= {f"savings/{name}": array for name, array in self._savings.state().items()}
-        if self._forecasts.steps:
+        if self._forecasts.seen:
             arrays |= {f"forecasts/{name}": array for name, array in self._forecasts.state().items()}
         state = {name: array.copy() for name, array in self._optimizer.state().items()}
 

@@ -22,7 +22,7 @@ from rasp_tuner.gain.versus_default import ForecastLedger, Gain, StepGain, Versu
 from rasp_tuner.optimizer.optimizer import ANY, Expected, Optimizer, Scope
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
-from rasp_tuner.records.ledger import Ledger, Pending
+from rasp_tuner.records.ledger import Ledger
 from rasp_tuner.records.lineage import Lineage, named
 from rasp_tuner.records.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.report import notebook
@@ -31,7 +31,7 @@ from rasp_tuner.report.looks import LOOKED_AT_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Knob, Listed, MaxChange, Params, Space
 from rasp_tuner.tuner_forecasts import TunerForecasts
-from rasp_tuner.types import Budget, Explanation, Margin, Revisit, Slots, Suggestion, Why
+from rasp_tuner.types import Budget, Explanation, KnobShares, Margin, Revisit, Slots, Suggestion, Why
 from rasp_tuner.what_if import WhatIf
 
 if TYPE_CHECKING:
@@ -143,11 +143,10 @@ class TunerView:
         """
         from rasp_tuner.report.situation_gains import situation_gains  # few programs ask: the others start without it
 
-        found, decode = self._different_contexts(whole("contexts", contexts, 1, MOST_STEPS)), self._names(texts).decode
-        names = self._names(texts).context
+        found, names = self._different_contexts(whole("contexts", contexts, 1, MOST_STEPS)), self._names(texts)
         decoded = [
-            values if isinstance(values, dict) else dict(zip(names, values, strict=True))
-            for values in map(decode, found)
+            values if isinstance(values, dict) else dict(zip(names.context, values, strict=True))
+            for values in map(names.decode, found)
         ]
         return situation_gains(self._belief(), found, decoded) if found and self._lineage.total else []
 
@@ -429,7 +428,7 @@ class TunerView:
             limits=tuple(f"{name}: {margin}" for name, margin in margins.items()),
             seen=self._seen(id) if visits and why.in_context else None,
             context=self._context_of(id) if visits else None,
-            knobs={} if waiting is None or not visits else self._knob_shares(waiting),
+            knobs=self.knob_shares(id) if visits else KnobShares(),
         )
 
     def _context_of(self, id: str) -> dict[str, Any] | list[Any] | None:
@@ -442,11 +441,14 @@ class TunerView:
         found = self._on_record(id)
         return None if found is None else self._encoder.decode(found[1])
 
-    def _knob_shares(self, waiting: Pending) -> dict[str, float]:
-        from rasp_tuner.report.situation_gains import knob_shares
+    def knob_shares(self, id: str) -> KnobShares:
+        """Which knobs the expected gain of a suggestion comes from, while it waits for its answer; else nothing."""
+        from rasp_tuner.report.knob_shares import knob_shares  # few programs ask
 
-        is_known = self._lineage.total > 0 and self._preset.name == "default"
-        return knob_shares(self._belief(), waiting.context, waiting.point) if is_known else {}
+        waiting = self._ledger.pending.get(id)
+        if waiting is None or not self._lineage.total or self._preset.name == "paper":
+            return KnobShares()
+        return knob_shares(self._belief(), waiting.context, waiting.point)
 
     def is_held_out(self, id: str) -> bool:
         """Whether the default was drawn in the place of the suggestion `id`."""

@@ -21,7 +21,7 @@ from rasp_tuner.gain.versus_default import VersusDefault
 from rasp_tuner.space import Params
 from rasp_tuner.trial import AsyncTrial
 from rasp_tuner.tuner import Context
-from rasp_tuner.types import Budget, Explanation, Margin, Revisit, Suggestion
+from rasp_tuner.types import Budget, Explanation, KnobShares, Margin, Revisit, Suggestion
 from rasp_tuner.what_if import WhatIf
 
 REFRESH_DEADLINES = 5.0  # between recommendations fetched to fall back on: a slow server is spared
@@ -244,6 +244,8 @@ class AsyncStudy:
         seen = known.get("seen")
         if seen is not None:
             known["seen"] = Revisit(**{field.name: seen[field.name] for field in fields(Revisit) if field.name in seen})
+        if "knobs" in known:
+            known["knobs"] = KnobShares.from_json(known["knobs"])
         return Explanation(**known)
 
     async def freeze(self, *, default: bool = False) -> None:

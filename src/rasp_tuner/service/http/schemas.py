@@ -454,6 +454,14 @@ class HistoryView(LazyModel):
     calibration: dict[str, Any]
 
 
+class KnobSharesAnswer(LazyModel):
+    """Which of the changes a gain comes from."""
+
+    shares: dict[str, float] = Field(description="Of each knob in the gain, where its effect is shown; they sum to 1.")
+    not_shown: list[str] = Field(description="Knobs that may do nothing, or less than noise lets one see.")
+    words: str
+
+
 class SituationGainAnswer(LazyModel):
     """A situation by its context values: what is recommended there, and what that is expected to gain."""
 
@@ -463,7 +471,7 @@ class SituationGainAnswer(LazyModel):
     params: dict[str, KnobValue]
     changed: dict[str, KnobValue] = Field(description="Those that are not as in the default.")
     gains: dict[str, GainAnswer] = Field(description="By forecast, of each metric that is to be improved.")
-    knobs: dict[str, float] = Field(description="The share of each knob that moved in the gain.")
+    knobs: KnobSharesAnswer
     margins: dict[str, dict[str, float]]
     words: str
 

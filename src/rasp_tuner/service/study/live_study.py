@@ -451,6 +451,8 @@ class LiveStudy:
             raise unknown_suggestion(id)
         record = self.recent.get(number) or self.pending.get(number) or self._read_from_log(number, log)
         why = self._explanation(record)
+        if why is not None:
+            why = replace(why, knobs=self.tuner.knob_shares(self._tuner_id(record)))
         return {**self._suggestion_json(record, why, now), "why": None if why is None else asdict(why)}
 
     # internals
