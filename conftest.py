@@ -1,5 +1,6 @@
 """What pytest collects: files with examples of `src`, and those files of `tests` that hold a wanted test."""
 
+from collections.abc import Generator
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -38,9 +39,12 @@ def is_slow(path: Path) -> bool:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Skip what holds no test that is wanted: importing it, in every worker, would take longer than many tests."""
+    unwanted = config.option.markexpr == "not slow"
+    if collection_path.is_dir():  # a folder without a wanted test: nor is its conftest.py wanted
+        return True if unwanted and is_slow(collection_path / "test_any.py") else None
     if collection_path.suffix != ".py":
         return None
-    if config.option.markexpr == "not slow" and is_slow(collection_path):
+    if unwanted and is_slow(collection_path):
         return True
     in_source = collection_path.is_relative_to(ROOT / "src")
     text = collection_path.read_text(encoding="utf-8")
@@ -50,6 +54,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         on_postgres = collection_path.is_relative_to(ROOT / "tests/service")  # a fixture there runs tests twice
         return True if "mark.slow" not in text and not on_postgres else None
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples only in files that have some: doctest would look at everything that a file of tests defines."""
+    found = yield
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
+        found = [one for one in found if type(one) is pytest.Module]
+    return found
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

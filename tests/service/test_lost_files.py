@@ -3,9 +3,8 @@
 import shutil
 import time
 
-import httpx
 import pytest
-from serving import STUDY, Process, ask, running, steps, tell, view, wait_for
+from serving import STUDY, Process, ask, plain_client, running, steps, tell, view, wait_for
 from typer.testing import CliRunner
 
 from rasp_tuner.cli import app
@@ -47,7 +46,7 @@ def test_no_tell_is_acknowledged_once_files_are_gone(tmp_path, lose):
     data = tmp_path / "data"
     server = Process(data)
     try:
-        with httpx.Client(base_url=server.url) as client:
+        with plain_client(server.url) as client:
             client.post("/v1/studies", json=STUDY)
             steps(client, 3)
             asked = ask(client)
