@@ -6,7 +6,7 @@ from rasp_tuner import InvalidSpace, InvalidValue
 from tests.later import Later
 
 tune = Later("ray.tune", "an extra of its own: pip install 'rasp-tuner[ray-tune]'")
-ray, ray_tune = Later("ray"), Later("rasp_tuner.integrations.ray_tune")
+ray_tune = Later("rasp_tuner.integrations.ray_tune")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves sockets and files to the collector
 
 COSTS = {"a": 1.0, "b": 10.0, "c": 0.5}
@@ -54,35 +54,6 @@ def test_a_ruinous_trial_ends_at_its_stop_and_is_learned_as_a_bound():
     rows = search.tuner.history()
     assert [row["stopped"] for row in rows] == [part < 100 for part, _ in ran]
     assert search.recommend() == {"plan": "c"}
-
-
-def test_in_a_real_ray(tmp_path):
-    def trainable(config):
-        from ray import tune
-
-        for part in range(1, 101):
-            tune.report({"cost": COSTS[config["plan"]] * part / 100})
-
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
-    try:
-        found = tune.Tuner(
-            trainable,
-            param_space=space(),
-            tune_config=tune.TuneConfig(
-                metric="cost",
-                mode="min",
-                num_samples=2,  # the default, and what is ruinous
-                max_concurrent_trials=1,
-                search_alg=ray_tune.RaspSearch(default={"plan": "a"}, seed=0),
-                scheduler=ray_tune.RaspScheduler(),
-            ),
-            run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
-        ).fit()
-    finally:
-        ray.shutdown()
-    ended = {result.config["plan"]: result.metrics["training_iteration"] for result in found}
-    assert ended["a"] == 100
-    assert ended["b"] < 30
 
 
 def test_it_needs_our_search_and_a_default():

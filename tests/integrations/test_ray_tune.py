@@ -329,3 +329,31 @@ def test_errors_are_learned_and_an_experiment_is_restored(local_ray, tmp_path):
     learned = Tuner.load(state).history()
     assert [row["failed"] for row in learned].count(True) == 1
     assert (learned[-1]["context"], learned[-1]["failed"], len(learned)) == ({"load": 2}, False, 4)
+
+
+@pytest.mark.slow
+def test_a_ruinous_trial_ends_at_its_stop(local_ray):
+    costs = {"a": 1.0, "b": 10.0, "c": 0.5}
+
+    def trainable(config):
+        from ray import tune
+
+        for part in range(1, 101):
+            tune.report({"cost": costs[config["plan"]] * part / 100})
+
+    found = tune.Tuner(
+        trainable,
+        param_space={"plan": tune.choice(list(costs))},
+        tune_config=tune.TuneConfig(
+            metric="cost",
+            mode="min",
+            num_samples=2,  # the default, and what is ruinous
+            max_concurrent_trials=1,
+            search_alg=ray_tune.RaspSearch(default={"plan": "a"}, seed=0),
+            scheduler=ray_tune.RaspScheduler(),
+        ),
+        run_config=tune.RunConfig(name="stopped", storage_path=str(local_ray), verbose=0),
+    ).fit()
+    ended = {result.config["plan"]: result.metrics["training_iteration"] for result in found}
+    assert ended["a"] == 100
+    assert ended["b"] < 30
