@@ -30,6 +30,22 @@ SLOW_FILES = (
     "tests/watch/test_watch_prometheus.py",
 )
 
+# What takes or waits longest comes first: no worker is left with it at the end, when others have nothing to do. One
+# that has nothing to do takes tests from the end of another's, so that what these files start is started once.
+FIRST_FILES = (
+    "tests/lab/test_sanitizers.py",
+    "tests/service/test_reliability.py",
+    "tests/fleet/test_fleet_ray.py",
+    "tests/integrations/test_ray_tune.py",
+    "tests/lab/bench/test_ray.py",
+    "tests/lab/theory/test_theory_suite.py",
+    "tests/service/test_ofrep_providers.py",
+    "tests/watch/test_watch_prometheus.py",
+    "tests/test_bad_files.py",
+    "tests/test_readme.py",
+    "tests/tune/test_tune_docs.py",
+)
+
 
 @cache  # it is asked for every test
 def is_slow(path: Path) -> bool:
@@ -69,3 +85,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark all tests of slow files."""
     if is_slow(item.path):
         item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first."""
+    first = {ROOT / name: place for place, name in enumerate(FIRST_FILES)}
+    items.sort(key=lambda item: first.get(item.path, len(first)))
