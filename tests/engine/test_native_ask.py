@@ -164,7 +164,6 @@ def test_where_there_is_a_compiler_there_is_the_library():
 
 @pytest.mark.slow
 @pytest.mark.skipif(build.compiler() is None, reason="no C compiler")
-@pytest.mark.slow
 def test_the_c_files_compile_without_warnings(tmp_path):
     library = tmp_path / build.LIBRARY.name
     assert build.build(library, ("-Wall", "-Wextra", "-Werror", "-O1")) is None
