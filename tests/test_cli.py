@@ -34,7 +34,11 @@ def test_version(words):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
-def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
+def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path, monkeypatch):
+    from rasp_lab.real import gzip_demo
+
+    monkeypatch.setattr(gzip_demo, "STEPS", 6)
+    monkeypatch.setattr(gzip_demo, "PAIRS", 2)
     result = rasp("demo", "--seeds", "1", "--out", str(tmp_path / "a[/b]"))
     assert result.exit_code == 0, result.stderr
     simulated, real = result.stdout.split("\n\n")[-2:]

@@ -8,8 +8,11 @@ from fleet_worlds import fleet as small
 from rasp_tuner import Float
 from rasp_tuner.fleet import Fleet
 
-torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+@pytest.fixture(scope="module", autouse=True)
+def a_gpu() -> None:
+    if not pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("no GPU")
 
 
 @pytest.mark.parametrize(("knobs", "context", "metrics"), [(1, 0, 1), (2, 1, 2), (5, 3, 1), (8, 40, 1), (9, 2, 1)])

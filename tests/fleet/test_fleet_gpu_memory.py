@@ -14,9 +14,9 @@ from rasp_tuner.engine.kernel.state import Dims, blank
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.fleet import Fleet
 from rasp_tuner.fleet.device import Device
+from tests.later import Later
 
-torch = pytest.importorskip("torch")
-gpu = pytest.importorskip("rasp_tuner.engine.kernel.gpu")
+torch, gpu = Later("torch"), Later("rasp_tuner.engine.kernel.gpu")
 pytestmark = pytest.mark.skipif(not native.available(), reason=f"the native kernel is {native.why_not()}")
 
 DIMS, DEFAULT = Dims(2, 1, 1), np.array([0.4, 0.5])
@@ -41,8 +41,9 @@ def launched(batch, name, rows, *given):
 
 @pytest.fixture
 def on_cpu(monkeypatch):
-    monkeypatch.setattr(gpu, "_functions", lambda *_: {})
-    monkeypatch.setattr(gpu, "_device", lambda _: torch.device("cpu"))
+    cpu = torch.device("cpu")
+    monkeypatch.setattr("rasp_tuner.engine.kernel.gpu._functions", lambda *_: {})
+    monkeypatch.setattr("rasp_tuner.engine.kernel.gpu._device", lambda _: cpu)
     monkeypatch.setattr(gpu.GpuBatch, "launch", launched)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(Device, "queue", lambda _: nullcontext())  # there are no streams

@@ -13,19 +13,19 @@ from fleet_worlds import DEFAULT, METRICS, SPACE, Worlds, fleet, teach
 from rasp_tuner import InvalidValue, Tuner
 from rasp_tuner.fleet import Fleet
 from rasp_tuner.fleet.ray import RayFleet
+from tests.later import Later
 
-ray = pytest.importorskip("ray", reason="ray is an extra of its own: pip install 'rasp-tuner[ray]'")
+ray = Later("ray", "ray is an extra of its own: pip install 'rasp-tuner[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray leaves sockets and files to the collector
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    from ray.cluster_utils import Cluster
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": {"health_check_period_ms": 500}}
-        made = Cluster(initialize_head=True, head_node_args=head)  # a node that is gone is seen sooner
+        # a node that is gone is seen sooner
+        made = Later("ray.cluster_utils").Cluster(initialize_head=True, head_node_args=head)
         made.add_node(num_cpus=1)
         made.wait_for_nodes()
         ray.init(address=made.address, log_to_driver=False)

@@ -7,11 +7,11 @@ import os
 import sys
 
 from anyio.from_thread import start_blocking_portal
-from mcp import Client as McpClient
-from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from rasp_tuner.client import AsyncClient
-from rasp_tuner.integrations.mcp_server import server_of
+from tests.later import Later
+
+mcp, mcp_server = Later("mcp"), Later("rasp_tuner.integrations.mcp_server")
 
 
 @contextlib.asynccontextmanager
@@ -19,10 +19,10 @@ async def by_process(url, key, words, errors):
     """A session of the official client with a real process; a warning would end it."""
     env = {name: value for name, value in os.environ.items() if name != "RASP_KEY"}
     args = ["-W", "error", "-m", "rasp_tuner", "mcp", "--url", url, *words]
-    command = StdioServerParameters(
+    command = mcp.StdioServerParameters(
         command=sys.executable, args=args, env={**env, **({"RASP_KEY": key} if key else {})}
     )
-    async with stdio_client(command, errlog=errors) as streams, ClientSession(*streams) as session:
+    async with mcp.stdio_client(command, errlog=errors) as streams, mcp.ClientSession(*streams) as session:
         await session.initialize()
         yield session
 
@@ -32,7 +32,7 @@ async def in_memory(url, key, read_only=False, timeout=5.0):
     """The official client with a server in this process, which takes no time to start."""
     async with (
         AsyncClient(url, key, timeout=timeout, ask_deadline=None) as client,
-        McpClient(server_of(client, read_only=read_only)) as session,
+        mcp.Client(mcp_server.server_of(client, read_only=read_only)) as session,
     ):
         yield session
 

@@ -8,18 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp import MCPError
-from mcp_agent import agent, by_process, in_memory
+from mcp_agent import agent, by_process, in_memory, mcp
 from typer.testing import CliRunner
 
 from rasp_tuner import Categorical, Float, Int, Metric
 from rasp_tuner.cli import app
 from rasp_tuner.client import Client
-from tests.service.serving import Process, wait_for
+from tests.service.serving import Process, plain_client, wait_for
 
 ROOT = Path(__file__).parents[2]
 BUSY = {"qps": 900.0}
@@ -42,7 +40,8 @@ def service(tmp_path_factory):
         made = json.loads(CliRunner().invoke(app, [*create, *words]).stdout)
         server.keys[name], server.keys[f"{name} id"] = made["key"], made["id"]
     headers = {"Authorization": f"Bearer {server.keys['other']}"}  # it looks for new keys once a second
-    wait_for(lambda: httpx.get(f"{server.url}/v1/studies", headers=headers).status_code == 200, "the key")
+    with plain_client(server.url, headers=headers) as other:
+        wait_for(lambda: other.get("/v1/studies").status_code == 200, "the key")
     with Client(server.url, server.keys["admin"], timeout=20) as client:
         space = {"cache_gb": Float(1, 64, log=True), "codec": Categorical([f"c{i}" for i in range(400)])}
         metrics = {"rps": "max", "mb": Metric("min", max=9000.0)}
@@ -219,7 +218,7 @@ def test_bad_input_is_a_tool_error_with_a_plain_sentence(admin, tool, arguments,
 
 
 def test_an_unknown_tool_is_a_protocol_error(reader):
-    with pytest.raises(MCPError, match="no tool 'delete_everything' here") as caught:
+    with pytest.raises(mcp.MCPError, match="no tool 'delete_everything' here") as caught:
         reader.call_tool("delete_everything", {})
     assert caught.value.code == -32602
     assert reader.ok("list_studies")["total"] == 3
@@ -244,7 +243,7 @@ def test_the_rights_are_those_of_the_key(reader, service):
 def test_read_only_offers_no_tool_that_changes(service):
     with agent(in_memory(service.url, service.keys["admin"], read_only=True)) as careful:
         assert [tool.name for tool in careful.list_tools().tools] == READING
-        with pytest.raises(MCPError, match="no tool 'freeze' here"):
+        with pytest.raises(mcp.MCPError, match="no tool 'freeze' here"):
             careful.call_tool("freeze", {"study": "third"})
 
 

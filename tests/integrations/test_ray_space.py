@@ -8,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rasp_tuner import InvalidSpace
+from tests.later import Later
 
-pytest.importorskip("ray.tune", reason="an extra of its own: pip install 'rasp-tuner[ray-tune]'")
+tune = Later("ray.tune", "an extra of its own: pip install 'rasp-tuner[ray-tune]'")
+ray_space, ray_tune = Later("rasp_tuner.integrations.ray_space"), Later("rasp_tuner.integrations.ray_tune")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves sockets and files to the collector
-
-from ray import tune  # noqa: E402
-
-from rasp_tuner.integrations.ray_space import parameters_from_json, parameters_of  # noqa: E402
-from rasp_tuner.integrations.ray_tune import RaspSearch  # noqa: E402
 
 CHOICES = [1, True, 1.5, "1", None, (64, 32), len]
 
@@ -33,13 +30,13 @@ def domains():
         ranges.map(lambda x: tune.lograndint(x[0], x[0] + x[1] + 1)),
         ranges.map(lambda x: tune.qrandint(x[0] * x[2], (x[0] + x[1]) * x[2], x[2])),
         ranges.map(lambda x: tune.qlograndint(x[0] * x[2], (x[0] + x[1]) * x[2], x[2])),
-        st.lists(st.sampled_from(CHOICES), min_size=1, max_size=4, unique_by=str).map(tune.choice),
+        st.lists(st.sampled_from(CHOICES), min_size=1, max_size=4, unique_by=str).map(lambda x: tune.choice(x)),
     )
 
 
 @given(domain=domains(), unit=st.floats(0, 1))
 def test_every_value_is_one_that_ray_could_draw_and_every_value_that_ray_draws_is_learned(domain, unit):
-    parameter = parameters_of({"x": domain})["x"]
+    parameter = ray_space.parameters_of({"x": domain})["x"]
     drawn = domain.sample()
     if parameter.knob is None:
         assert drawn == parameter.only
@@ -61,10 +58,10 @@ def test_every_value_is_one_that_ray_could_draw_and_every_value_that_ray_draws_i
 
 @given(domain=domains(), unit=st.floats(0, 1))
 def test_parameters_come_back_from_json_as_they_were(domain, unit):
-    before = parameters_of({"x": domain})
+    before = ray_space.parameters_of({"x": domain})
     knobs = {"x": before["x"].knob} if before["x"].knob else {}
     saved = json.loads(json.dumps({"x": before["x"].to_json()}))
-    after = parameters_from_json(saved, knobs)
+    after = ray_space.parameters_from_json(saved, knobs)
     if saved["x"] is None:
         assert not after
         assert any(choice in domain.categories for choice in (len, (64, 32)))
@@ -78,17 +75,17 @@ def test_parameters_come_back_from_json_as_they_were(domain, unit):
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        ({"x": tune.grid_search([1, 2])}, "parameter 'x': a grid"),
-        ({"x": {"y": tune.sample_from(lambda _: 1)}}, "parameter 'x/y': a function"),
-        ({"x": tune.randn()}, "parameter 'x': a normal distribution"),
-        ({"x": [tune.uniform(0, 1), 2]}, "parameter 'x': a list"),
-        ({"x/y": tune.uniform(0, 1)}, "without '/'"),
-        ({"x": 1}, "more than one value"),
-        ({"x": tune.choice([])}, "at least one value"),
-        ({"x": tune.choice([1, tune.uniform(0, 1)])}, "parameter 'x': a choice with ranges in it"),
-        ({"x": tune.uniform(0, 1), "context": 3}, "'context'"),
+        (lambda: {"x": tune.grid_search([1, 2])}, "parameter 'x': a grid"),
+        (lambda: {"x": {"y": tune.sample_from(lambda _: 1)}}, "parameter 'x/y': a function"),
+        (lambda: {"x": tune.randn()}, "parameter 'x': a normal distribution"),
+        (lambda: {"x": [tune.uniform(0, 1), 2]}, "parameter 'x': a list"),
+        (lambda: {"x/y": tune.uniform(0, 1)}, "without '/'"),
+        (lambda: {"x": 1}, "more than one value"),
+        (lambda: {"x": tune.choice([])}, "at least one value"),
+        (lambda: {"x": tune.choice([1, tune.uniform(0, 1)])}, "parameter 'x': a choice with ranges in it"),
+        (lambda: {"x": tune.uniform(0, 1), "context": 3}, "'context'"),
     ],
 )
 def test_spaces_that_cannot_be_tuned_are_refused(space, message):
     with pytest.raises(InvalidSpace, match=message):
-        RaspSearch(space, "loss", "min", context=["load"])
+        ray_tune.RaspSearch(space(), "loss", "min", context=["load"])

@@ -3,23 +3,22 @@
 import pytest
 
 from rasp_tuner import InvalidSpace, InvalidValue
+from tests.later import Later
 
-pytest.importorskip("ray.tune", reason="an extra of its own: pip install 'rasp-tuner[ray-tune]'")
+tune = Later("ray.tune", "an extra of its own: pip install 'rasp-tuner[ray-tune]'")
+ray_tune = Later("rasp_tuner.integrations.ray_tune")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves sockets and files to the collector
 
-import ray  # noqa: E402
-from ray import tune  # noqa: E402
-from ray.tune.search import ConcurrencyLimiter  # noqa: E402
-
-from rasp_tuner.integrations.ray_tune import RaspScheduler, RaspSearch  # noqa: E402
-
 COSTS = {"a": 1.0, "b": 10.0, "c": 0.5}
-SPACE = {"plan": tune.choice(list(COSTS))}
+
+
+def space():
+    return {"plan": tune.choice(list(COSTS))}
 
 
 def searcher(**more):
-    search = RaspSearch(**{"default": {"plan": "a"}, "seed": 0, **more})
-    search.set_search_properties("cost", "min", SPACE)
+    search = ray_tune.RaspSearch(**{"default": {"plan": "a"}, "seed": 0, **more})
+    search.set_search_properties("cost", "min", space())
     return search
 
 
@@ -47,8 +46,8 @@ def run(search, trial, scheduler, controller):
 
 
 def test_a_ruinous_trial_ends_at_its_stop_and_is_learned_as_a_bound():
-    search, scheduler = searcher(), RaspScheduler()
-    controller = Controller(ConcurrencyLimiter(search, max_concurrent=2))
+    search, scheduler = searcher(), ray_tune.RaspScheduler()
+    controller = Controller(tune.search.ConcurrencyLimiter(search, max_concurrent=2))
     ran = [run(search, f"t{i}", scheduler, controller) for i in range(20)]
     assert {plan for part, plan in ran if part < 100} == {"b"}
     assert all(part < 20 for part, plan in ran if plan == "b")
@@ -57,39 +56,12 @@ def test_a_ruinous_trial_ends_at_its_stop_and_is_learned_as_a_bound():
     assert search.recommend() == {"plan": "c"}
 
 
-def test_in_a_real_ray(tmp_path):
-    def trainable(config):
-        for part in range(1, 101):
-            tune.report({"cost": COSTS[config["plan"]] * part / 100})
-
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
-    try:
-        found = tune.Tuner(
-            trainable,
-            param_space=SPACE,
-            tune_config=tune.TuneConfig(
-                metric="cost",
-                mode="min",
-                num_samples=2,  # the default, and what is ruinous
-                max_concurrent_trials=1,
-                search_alg=RaspSearch(default={"plan": "a"}, seed=0),
-                scheduler=RaspScheduler(),
-            ),
-            run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
-        ).fit()
-    finally:
-        ray.shutdown()
-    ended = {result.config["plan"]: result.metrics["training_iteration"] for result in found}
-    assert ended["a"] == 100
-    assert ended["b"] < 30
-
-
 def test_it_needs_our_search_and_a_default():
     with pytest.raises(InvalidSpace, match="search_alg=RaspSearch"):
-        RaspScheduler().on_trial_result(Controller(object()), Trial("t"), {"cost": 1.0})
+        ray_tune.RaspScheduler().on_trial_result(Controller(object()), Trial("t"), {"cost": 1.0})
     search = searcher(default=None)
     search.suggest("t0")
     with pytest.raises(InvalidValue, match="default"):
-        RaspScheduler().on_trial_result(Controller(search), Trial("t0"), {"cost": 1.0})
-    assert RaspScheduler().on_trial_result(Controller(search), Trial("unknown"), {"cost": 1.0}) == "CONTINUE"
-    assert RaspScheduler().on_trial_result(Controller(search), Trial("t0"), {"other": 1.0}) == "CONTINUE"
+        ray_tune.RaspScheduler().on_trial_result(Controller(search), Trial("t0"), {"cost": 1.0})
+    assert ray_tune.RaspScheduler().on_trial_result(Controller(search), Trial("unknown"), {"cost": 1.0}) == "CONTINUE"
+    assert ray_tune.RaspScheduler().on_trial_result(Controller(search), Trial("t0"), {"other": 1.0}) == "CONTINUE"

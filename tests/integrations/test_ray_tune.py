@@ -11,25 +11,25 @@ import pytest
 from page_blocks import block
 
 from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Metric, MissingExtra, PowerOfTwo, Tuner
+from tests.later import Later
 
-pytest.importorskip("ray.tune", reason="an extra of its own: pip install 'rasp-tuner[ray-tune]'")
+tune = Later("ray.tune", "an extra of its own: pip install 'rasp-tuner[ray-tune]'")
+ray, ray_tune = Later("ray"), Later("rasp_tuner.integrations.ray_tune")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves sockets and files to the collector
 
-from ray import cloudpickle, tune  # noqa: E402
-from ray.tune.search import ConcurrencyLimiter  # noqa: E402
-
-from rasp_tuner.integrations.ray_space import nested  # noqa: E402
-from rasp_tuner.integrations.ray_tune import RaspSearch  # noqa: E402
-
-SPACE = {
-    "opt": {"a": tune.loguniform(0.1, 10), "b": tune.qrandint(2, 10, 2)},
-    "c": tune.choice(["u", "v", "w"]),
-    "epochs": 3,
-}
 KNOBS = {
     "opt/a": Float(0.1, 10, log=True), "opt/b": Int(2, 10, step=2), "c": Categorical(["u", "v", "w"])
 }  # fmt: skip
 LOADS = [step * 7 % 5 / 2 for step in range(25)]
+
+
+def ray_knobs():
+    """The same, in Ray's words, and a constant."""
+    return {
+        "opt": {"a": tune.loguniform(0.1, 10), "b": tune.qrandint(2, 10, 2)},
+        "c": tune.choice(["u", "v", "w"]),
+        "epochs": 3,
+    }
 
 
 def loss(config):
@@ -37,9 +37,9 @@ def loss(config):
     return (math.log(a) - config["context"]["load"]) ** 2 + 0.1 * abs(b - 4) + (config["c"] == "u")
 
 
-def searcher(space=SPACE, **settings):
-    search = RaspSearch(**{"context": ["load"], "seed": 7, **settings})
-    search.set_search_properties("loss", "min", space)
+def searcher(space=None, **settings):
+    search = ray_tune.RaspSearch(**{"context": ["load"], "seed": 7, **settings})
+    search.set_search_properties("loss", "min", space or ray_knobs())
     return search
 
 
@@ -56,7 +56,7 @@ def native(loads=LOADS, told=lambda tuner, id, value: tuner.tell(id, {"loss": va
     tuner, asked = Tuner(KNOBS, {"loss": "min"}, ["load"], seed=7, **settings), []
     for load in loads:
         suggestion = tuner.ask({"load": load})
-        asked.append(nested(suggestion.params) | {"context": {"load": load}})
+        asked.append(ray_tune.nested(suggestion.params) | {"context": {"load": load}})
         told(tuner, suggestion.id, loss(asked[-1]))
     return tuner, asked
 
@@ -67,7 +67,7 @@ def test_the_same_calls_give_the_same_suggestions_and_the_same_tuner():
     tuner, asked = native()
     assert configs == asked
     assert search.tuner.to_bytes() == tuner.to_bytes()
-    assert search.recommend({"load": 1.0}) == nested(tuner.recommend({"load": 1.0}))
+    assert search.recommend({"load": 1.0}) == ray_tune.nested(tuner.recommend({"load": 1.0}))
 
 
 def test_a_default_is_the_first_suggestion_and_settings_are_the_tuners_own():
@@ -129,7 +129,7 @@ def test_a_search_that_is_restored_goes_on_as_if_it_had_never_stopped(tmp_path):
     first.save(tmp_path / "search.pkl")
     assert (tmp_path / "search.pkl").read_bytes().startswith(b"RASPTUNE")  # nothing is pickled
     assert Tuner.load(tmp_path / "search.pkl").learned == 2
-    again = RaspSearch(context=["load"], seed=7)  # as Ray does, without a space
+    again = ray_tune.RaspSearch(context=["load"], seed=7)  # as Ray does, without a space
     again.restore(tmp_path / "search.pkl")
     for search in (whole, again):
         search.on_trial_complete("running", {"loss": loss(running)})
@@ -144,7 +144,7 @@ def test_choices_that_a_file_cannot_hold_come_with_the_space(tmp_path):
     search.context({"load": 1.0})
     search.suggest("t")
     search.save(tmp_path / "search")
-    again = RaspSearch(context=["load"], seed=7)
+    again = ray_tune.RaspSearch(context=["load"], seed=7)
     again.context({"load": 1.0})
     again.restore(tmp_path / "search")
     with pytest.raises(InvalidSpace, match="give param_space to"):
@@ -164,14 +164,14 @@ def test_what_was_learned_of_another_space_is_refused(tmp_path):
     with pytest.raises(InvalidSpace, match="another space"):
         search.set_search_properties("loss", "min", {"x": tune.uniform(0, 1)})
     with pytest.raises(InvalidSpace, match="another metrics"):
-        search.set_search_properties("other", "min", SPACE)
+        search.set_search_properties("other", "min", ray_knobs())
 
 
 def test_the_next_run_goes_on_with_what_this_one_learned():
     search = searcher()
     for i, load in enumerate(LOADS[:5]):
         step(search, f"t{i}", load)
-    assert search.set_search_properties("loss", "min", SPACE)
+    assert search.set_search_properties("loss", "min", ray_knobs())
     assert search.tuner.learned == 5
 
 
@@ -180,7 +180,7 @@ def test_a_search_travels_with_rays_tuner():
     for i, load in enumerate(LOADS[:5]):
         step(search, f"t{i}", load)
     search.context(lambda: {"load": 1.0})
-    copy = cloudpickle.loads(cloudpickle.dumps(search))
+    copy = ray.cloudpickle.loads(ray.cloudpickle.dumps(search))
     assert copy.suggest("t") == search.suggest("t")
 
 
@@ -209,7 +209,7 @@ def test_a_wrong_context_is_refused_and_nothing_is_lost():
 def test_a_limit_on_concurrency_holds():
     search = searcher()
     search.context({"load": 1.0})
-    limited = ConcurrencyLimiter(search, max_concurrent=2)
+    limited = tune.search.ConcurrencyLimiter(search, max_concurrent=2)
     assert [limited.suggest(f"t{i}") is not None for i in range(3)] == [True, True, False]
     limited.on_trial_complete("t0", {"loss": 1.0})
     assert limited.suggest("t3") is not None
@@ -218,15 +218,16 @@ def test_a_limit_on_concurrency_holds():
 
 def test_constants_of_a_space_that_is_given_to_the_search_reach_the_trial():
     space = {"epochs": 3, "opt": {"name": "adam", "lr": tune.uniform(0, 1)}}
-    search = RaspSearch(space, "loss", "min", context=["load"])
+    search = ray_tune.RaspSearch(space, "loss", "min", context=["load"])
     search.set_search_properties("loss", "min", {})  # of a tune.Tuner without a space
     search.context({"load": 1.0})
-    config = cloudpickle.loads(cloudpickle.dumps(search)).suggest("a")
+    config = ray.cloudpickle.loads(ray.cloudpickle.dumps(search)).suggest("a")
     assert (config["epochs"], config["opt"]["name"], config["context"]) == (3, "adam", {"load": 1.0})
 
 
 def test_several_metrics_with_weights_and_limits():
-    search = RaspSearch(SPACE, metrics={"loss": Metric("min"), "eval/cost": Metric("min", max=5)}, seed=7)
+    metrics = {"loss": Metric("min"), "eval/cost": Metric("min", max=5)}
+    search = ray_tune.RaspSearch(ray_knobs(), metrics=metrics, seed=7)
     assert search.metric == ["loss", "eval/cost"]
     config = search.suggest("t")
     search.on_trial_complete("t", {"loss": 1.0, "eval/cost": 4.0})
@@ -263,13 +264,13 @@ def test_knobs_of_this_library_may_stand_in_the_space():
 )
 def test_wrong_settings_are_refused_before_anything_runs(settings, message):
     with pytest.raises(InvalidSpace, match=message):
-        RaspSearch(**settings)
+        ray_tune.RaspSearch(**settings)
 
 
 def test_a_search_says_what_is_missing():
     with pytest.raises(InvalidSpace, match="needs a space"):
-        RaspSearch().suggest("t")
-    search = RaspSearch(SPACE)
+        ray_tune.RaspSearch().suggest("t")
+    search = ray_tune.RaspSearch(ray_knobs())
     with pytest.raises(InvalidSpace, match="needs metric and mode"):
         search.suggest("t")
     assert search.set_search_properties("loss", "min", {"epochs": 3}) is False
@@ -278,15 +279,13 @@ def test_a_search_says_what_is_missing():
 
 def test_without_ray_tune_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray.tune.search", None)
-    monkeypatch.delitem(sys.modules, "rasp_tuner.integrations.ray_tune")
+    monkeypatch.delitem(sys.modules, "rasp_tuner.integrations.ray_tune", raising=False)
     with pytest.raises(MissingExtra, match=r"rasp-tuner\[ray-tune\]"):
         import_module("rasp_tuner.integrations.ray_tune")
 
 
 @pytest.fixture(scope="module")
 def local_ray(tmp_path_factory):
-    import ray
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -311,7 +310,7 @@ def test_errors_are_learned_and_an_experiment_is_restored(local_ray, tmp_path):
         return {"loss": (config["net"]["x"] - config["context"]["load"] / 4) ** 2}
 
     loads = iter(range(3))
-    search = RaspSearch(context=["load"], seed=7)
+    search = ray_tune.RaspSearch(context=["load"], seed=7)
     search.context(lambda: {"load": next(loads)})
     found = tune.Tuner(
         run,
@@ -330,3 +329,31 @@ def test_errors_are_learned_and_an_experiment_is_restored(local_ray, tmp_path):
     learned = Tuner.load(state).history()
     assert [row["failed"] for row in learned].count(True) == 1
     assert (learned[-1]["context"], learned[-1]["failed"], len(learned)) == ({"load": 2}, False, 4)
+
+
+@pytest.mark.slow
+def test_a_ruinous_trial_ends_at_its_stop(local_ray):
+    costs = {"a": 1.0, "b": 10.0, "c": 0.5}
+
+    def trainable(config):
+        from ray import tune
+
+        for part in range(1, 101):
+            tune.report({"cost": costs[config["plan"]] * part / 100})
+
+    found = tune.Tuner(
+        trainable,
+        param_space={"plan": tune.choice(list(costs))},
+        tune_config=tune.TuneConfig(
+            metric="cost",
+            mode="min",
+            num_samples=2,  # the default, and what is ruinous
+            max_concurrent_trials=1,
+            search_alg=ray_tune.RaspSearch(default={"plan": "a"}, seed=0),
+            scheduler=ray_tune.RaspScheduler(),
+        ),
+        run_config=tune.RunConfig(name="stopped", storage_path=str(local_ray), verbose=0),
+    ).fit()
+    ended = {result.config["plan"]: result.metrics["training_iteration"] for result in found}
+    assert ended["a"] == 100
+    assert ended["b"] < 30

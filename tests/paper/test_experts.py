@@ -3,16 +3,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
-from rasp_tuner.paper import PromptMemory, PromptMoE
+from rasp_tuner.paper import PromptMemory
 from rasp_tuner.paper.surrogate import TrainingBatch
+from tests.later import Later
+
+experts, torch = Later("rasp_tuner.paper.experts"), Later("torch")
 
 DIM, CONTEXT, PROMPT = 3, 2, 4
 
 
 def surrogate(seed=0, **changes):
-    return PromptMoE(DIM, CONTEXT, PROMPT, np.random.default_rng(seed), **changes)
+    return experts.PromptMoE(DIM, CONTEXT, PROMPT, np.random.default_rng(seed), **changes)
 
 
 def situation(seed=1, slots=3):
@@ -46,7 +48,8 @@ def by_hand(moe, points, seen):
 
 def test_architecture_is_the_papers():
     shapes = {
-        name: tuple(weight.shape) for name, weight in PromptMoE(5, 3, 32, np.random.default_rng(0)).weights.items()
+        name: tuple(weight.shape)
+        for name, weight in experts.PromptMoE(5, 3, 32, np.random.default_rng(0)).weights.items()
     }
     assert shapes["expert1.w"] == (6, 5 + 3 + 32, 48)
     assert shapes["expert2.w"] == (6, 48, 24)

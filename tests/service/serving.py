@@ -5,6 +5,7 @@ import http.client
 import random
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -31,6 +32,14 @@ STUDY = {
     "context": ["qps"],
     "default": {"pool": 8, "t": 1.0},
 }
+
+
+NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def plain_client(url, **settings):
+    """A client of a server without TLS. One that may meet TLS reads all certificates first, 50 ms a client."""
+    return httpx.Client(base_url=url, verify=NO_CERTIFICATES, trust_env=False, **{"timeout": 30, **settings})
 
 
 class NoLog:
@@ -111,7 +120,7 @@ def running(url, *, limits=None, several=False, port=0, **settings):
     thread.start()
     try:
         wait_for(lambda: server.started or not thread.is_alive(), "the application")
-        with httpx.Client(base_url=address, timeout=60) as client:
+        with plain_client(address, timeout=60) as client:
             client.service = app.service
             yield client
     finally:

@@ -2,10 +2,9 @@
 
 import re
 
-import httpx
 import pytest
 from browsing import CONTRAST, Tab
-from serving import STUDY, Process
+from serving import STUDY, Process, plain_client
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
 expect = playwright.expect
@@ -15,7 +14,7 @@ expect.set_options(timeout=15_000)  # a busy machine is no failure
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     server = Process(tmp_path_factory.mktemp("approvals") / "data")
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with plain_client(server.url) as client:
         client.post("/v1/studies", json={**STUDY, "approve_s": 86_400.0, "max_change": 0.2}).raise_for_status()
         yield client
     server.stop()

@@ -6,9 +6,8 @@ import socket
 import threading
 import time
 
-import httpx
 import pytest
-from serving import STUDY, ask, running, wait_for
+from serving import STUDY, ask, plain_client, running, wait_for
 
 from rasp_tuner.service.auth import create_key
 from rasp_tuner.service.http import connection as http_connection
@@ -20,7 +19,7 @@ MIB = 1_048_576
 
 
 def with_key(client, key):
-    return httpx.Client(base_url=client.base_url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
+    return plain_client(client.base_url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
 
 
 @contextlib.contextmanager

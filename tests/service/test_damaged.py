@@ -3,9 +3,8 @@
 import json
 import sqlite3
 
-import httpx
 import pytest
-from serving import STUDY, Process, running, steps, view
+from serving import STUDY, Process, plain_client, running, steps, view
 from typer.testing import CliRunner
 
 from rasp_tuner.cli import app
@@ -72,7 +71,7 @@ def test_a_damaged_page_is_listed_and_the_other_studies_are_served(tmp_path):
     assert "web: " not in found["events"].said
     server = Process(data)
     try:
-        with httpx.Client(base_url=server.url) as client:
+        with plain_client(server.url) as client:
             refused = client.get("/v1/studies/other")
             assert (refused.status_code, refused.json()["error"]["code"]) == (500, "damaged")
             assert [one["name"] for one in client.get("/v1/studies").json()["damaged"]] == ["other"]

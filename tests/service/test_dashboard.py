@@ -2,10 +2,9 @@
 
 import re
 
-import httpx
 import pytest
 from browsing import CONTRAST, Tab, press, scrolled_to_the_end
-from serving import STUDY, Process, ask, steps, tell, view
+from serving import STUDY, Process, ask, plain_client, steps, tell, view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
 expect = playwright.expect
@@ -20,7 +19,7 @@ QUOTED = "\"'><svg onload=window.hacked=1>"
 def server(tmp_path_factory):
     """A server with three studies: "web" has learned, "fresh" has not, "evil" has hostile names."""
     server = Process(tmp_path_factory.mktemp("dashboard") / "data")
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with plain_client(server.url) as client:
         client.post("/v1/studies", json=STUDY).raise_for_status()
         steps(client, 60)
         client.post("/v1/studies", json={**STUDY, "name": "fresh"}).raise_for_status()
@@ -31,7 +30,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def client(server):
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with plain_client(server.url) as client:
         yield client
 
 
@@ -514,7 +513,7 @@ def test_a_study_that_is_not_there_or_goes_is_named(tab, client):
 @pytest.mark.slow
 def test_the_page_comes_back_by_itself_after_the_server_was_away(tab, tmp_path):
     server = Process(tmp_path / "data")
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with plain_client(server.url) as client:
         client.post("/v1/studies", json=STUDY).raise_for_status()
         steps(client, 5)
     opened = tab(server.url)
@@ -529,7 +528,7 @@ def test_the_page_comes_back_by_itself_after_the_server_was_away(tab, tmp_path):
     expect(page.locator("#freeze")).to_be_disabled()
     expect(page.locator("#back")).to_be_disabled()
     server.start()
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with plain_client(server.url) as client:
         steps(client, 3, start=5)
     page.clock.fast_forward(4_000)  # the longest it waits between two tries
     expect(page.locator("#health")).to_have_text("Live")
@@ -545,7 +544,8 @@ def test_with_keys_the_page_asks_for_one_and_says_what_it_may_not(tab, tmp_path,
     reader, admin = (make_key(tmp_path / "data", scope) for scope in ("read", "admin"))
     server = Process(tmp_path / "data")
     headers = {"Authorization": f"Bearer {admin}"}
-    httpx.post(f"{server.url}/v1/studies", json=STUDY, headers=headers).raise_for_status()
+    with plain_client(server.url, headers=headers) as client:
+        client.post("/v1/studies", json=STUDY).raise_for_status()
     page = tab(server.url).page
     page.goto(f"{server.url}/studies/web")
     page.get_by_label("API key").fill("rasp_00_00")

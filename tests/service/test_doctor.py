@@ -10,9 +10,8 @@ import subprocess
 import sys
 import time
 
-import httpx
 import pytest
-from serving import STUDY, Process, running, steps
+from serving import STUDY, Process, plain_client, running, steps
 from typer.testing import CliRunner
 
 from rasp_tuner import Fleet, Float, Tuner
@@ -81,7 +80,7 @@ def test_a_sound_folder_is_called_so_and_is_left_as_it_was(data, monkeypatch):
 
 
 def test_what_a_killed_server_left_is_read_and_not_changed(data, server):
-    with httpx.Client(base_url=server.url) as client:
+    with plain_client(server.url) as client:
         steps(client, 3)
     server.kill()
     before = files(data)

@@ -4,10 +4,24 @@ import json
 import time
 from types import SimpleNamespace
 
-import httpx
 import pytest
 import sqlalchemy as sa
-from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, running, steps, tell, view, wait_for, whole
+from serving import (
+    SPACES,
+    STUDY,
+    NoLog,
+    Process,
+    ask,
+    definition,
+    plain_client,
+    play,
+    running,
+    steps,
+    tell,
+    view,
+    wait_for,
+    whole,
+)
 
 from rasp_tuner.service.storage.store import Store, StoredStudy, sqlite_url
 from rasp_tuner.service.storage.study_cache import StudyCache
@@ -261,14 +275,14 @@ def test_a_commit_that_fails_for_any_reason_is_answered(sqlite, monkeypatch):
 
 
 def test_a_killed_server_has_lost_nothing_it_acknowledged(process):
-    with httpx.Client(base_url=process.url, timeout=30) as client:
+    with plain_client(process.url) as client:
         client.post("/v1/studies", json=STUDY)
         steps(client, 5)
         asked = ask(client)
         before = view(client)
     process.kill()
     process.start()
-    with httpx.Client(base_url=process.url, timeout=30) as client:
+    with plain_client(process.url) as client:
         assert view(client) == before
         assert tell(client, asked["id"]).json()["status"] == "learned"
         assert tell(client, asked["id"]).json()["status"] == "duplicate"

@@ -2,10 +2,9 @@
 
 import threading
 
-import httpx
 import numpy as np
 import pytest
-from serving import Process, running
+from serving import Process, plain_client, running
 
 from rasp_tuner.client import Client, Edge
 from rasp_tuner.client.errors import ServerUnavailable
@@ -80,13 +79,13 @@ def test_sums_survive_a_restart_and_still_count_once(database):
 def test_a_killed_server_has_every_sum_that_it_acknowledged(tmp_path):
     server = Process(tmp_path / "data")
     try:
-        with httpx.Client(base_url=server.url) as client:
+        with plain_client(server.url) as client:
             assert client.post("/v1/studies", json=STUDY).status_code == 201
             for sequence in range(20):
                 assert told(client, sequence, of=[sums(1 + sequence)]).status_code == 200
         server.kill()
         server.start()
-        with httpx.Client(base_url=server.url, timeout=30.0) as client:
+        with plain_client(server.url) as client:
             assert learned(client) == 200
             assert told(client, 19, of=[sums(20)]).json()["status"] == "duplicate"
     finally:

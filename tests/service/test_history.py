@@ -2,12 +2,11 @@
 
 import json
 
-import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serving import STUDY, NoLog, ask, running, steps, tell
+from serving import STUDY, NoLog, ask, plain_client, running, steps, tell
 
 from rasp_tuner.contexts.regimes import MAX_SEGMENTS, RegimeTimeline
 from rasp_tuner.service.limits import Limits
@@ -130,7 +129,7 @@ def test_a_watching_page_hears_of_steps(sqlite):
             assert stream.headers["content-type"].startswith("text/event-stream")
             lines = stream.iter_lines()
             assert next(lines).startswith(":")
-            with httpx.Client(base_url=client.base_url) as other:
+            with plain_client(client.base_url) as other:
                 for _ in range(3):
                     tell(other, ask(other)["id"], 7.0)
             rows = []

@@ -230,8 +230,8 @@ def test_a_study_that_is_built_from_a_long_log_keeps_no_other_waiting(sqlite, mo
 
     monkeypatch.setattr(LiveStudy, "apply", slow)
     with running(sqlite) as client:
-        said = client.get("/readyz")
-        assert (said.status_code, said.json()["reason"]) == (503, "study 'long' is being built from its log")
+        wait_for(lambda: client.get("/readyz").status_code == 503, "the building of the study")
+        assert client.get("/readyz").json()["reason"] == "study 'long' is being built from its log"
         steps(client, 2, 3, study="short")
         late = []
         waiting = threading.Thread(target=lambda: late.append(ask(client, study="long")))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 
-import httpx
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -16,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
-from serving import STUDY, Process, ask, running, steps, tell, wait_for
+from serving import STUDY, Process, ask, plain_client, running, steps, tell, wait_for
 from sqlalchemy.exc import OperationalError
 
 from rasp_tuner.service.http.open_telemetry import OpenTelemetry
@@ -169,7 +168,7 @@ def test_rasp_serve_sends_both_to_a_collector(tmp_path, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
     server = Process(tmp_path / "data", forked=False)
-    with httpx.Client(base_url=server.url) as client:
+    with plain_client(server.url) as client:
         client.post("/v1/studies", json=STUDY)
         steps(client, 2)
     said, status = server.stop()

@@ -3,9 +3,8 @@
 import hashlib
 import json
 
-import httpx
 import pytest
-from serving import STUDY, NoLog, ask, definition, running, steps, tell, view
+from serving import STUDY, NoLog, ask, definition, plain_client, running, steps, tell, view
 
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event
@@ -152,7 +151,7 @@ def test_an_export_and_a_restart_keep_what_ran(database):
 
 
 def test_a_killed_server_replays_what_ran(process):
-    with httpx.Client(base_url=process.url, timeout=30) as client:
+    with plain_client(process.url) as client:
         client.post("/v1/studies", json=STUDY)
         steps(client, 5)
         s = ask(client)
@@ -161,7 +160,7 @@ def test_a_killed_server_replays_what_ran(process):
         best = post(client, "recommend", context={"qps": 1.0}).json()
     process.kill()
     process.start()
-    with httpx.Client(base_url=process.url, timeout=30) as client:
+    with plain_client(process.url) as client:
         assert [client.get(f"/v1/studies/web{path}").json() for path in ("", "/suggestions", "/history")] == seen
         assert post(client, "recommend", context={"qps": 1.0}).json() == best
         assert shown(client, s["id"])["ran"] == {**s["params"], "pool": 64}

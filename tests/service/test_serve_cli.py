@@ -4,8 +4,7 @@ import socket
 import subprocess
 import sys
 
-import httpx
-from serving import STUDY, Process
+from serving import STUDY, Process, plain_client
 from typer.testing import CliRunner
 
 from rasp_tuner.cli import app
@@ -77,7 +76,7 @@ def test_a_server_with_keys_on_all_addresses(tmp_path):
     key = rasp("keys", "create", "--data", tmp_path, "--scope", "admin").stdout.strip()
     server = Process(tmp_path, "--host", EVERYWHERE, "--allow-host", "tuner.example", forked=False)
     try:
-        with httpx.Client(base_url=server.url) as client:
+        with plain_client(server.url) as client:
             assert client.post("/v1/studies", json=STUDY).status_code == 401
             headers = {"authorization": f"Bearer {key}"}
             assert client.post("/v1/studies", json=STUDY, headers=headers).status_code == 201

@@ -2,9 +2,8 @@
 
 import json
 
-import httpx
 import pytest
-from serving import STUDY, NoLog, ask, definition, running
+from serving import STUDY, NoLog, ask, definition, plain_client, running
 
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -86,7 +85,7 @@ def test_observations_and_a_stream_that_alternates_make_no_returns():
 def test_the_live_stream_and_the_schema_have_it(sqlite):
     with running(sqlite) as client:
         client.post("/v1/studies", json=STUDY).raise_for_status()
-        with httpx.Client(base_url=client.base_url) as other:
+        with plain_client(client.base_url) as other:
             for step in range(36):
                 asked = ask(other, 9.0 * (step // 12 % 2))
                 told = {"id": asked["id"], "metrics": {"p99_ms": 3.0}}

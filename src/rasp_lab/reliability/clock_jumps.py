@@ -29,7 +29,6 @@ from rasp_tuner.service.study.event_time import MAX_WAIT_S
 LIBRARIES = "*/faketime/libfaketimeMT.so.1"
 JUMPS_S = (0.5, 5.0, 30.0, 59.0, 61.0, 3_600.0, 86_400.0, 31_536_000.0)
 KILL_EVERY = 10  # jumps
-START_S = 600.0  # that a start may take: the file with the offset is read at every look at the clock
 
 
 def faked_clock(offsets: Path) -> dict[str, str]:
@@ -38,7 +37,9 @@ def faked_clock(offsets: Path) -> dict[str, str]:
     if not found:
         sys.exit(f"no /usr/lib/{LIBRARIES}: install libfaketime (apt-get install faketime)")
     words = {"FAKETIME_TIMESTAMP_FILE": str(offsets), "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    return {"LD_PRELOAD": str(found[0]), **words, "DONT_FAKE_MONOTONIC": "1"}
+    # without the last, waits on the monotonic clock end at once: threads of Python that wait for each other spin
+    waits = {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_FORCE_MONOTONIC_FIX": "0"}
+    return {"LD_PRELOAD": str(found[0]), **words, **waits}
 
 
 def set_clock(offsets: Path, seconds: float) -> None:
@@ -63,7 +64,7 @@ def run() -> int:
         ending.callback(server.kill)
         stop, clients = context.Event(), []
         try:
-            server.start(START_S)
+            server.start()
             create(server.link(), "web")
             paths = [home / f"client{i}" for i in range(given.clients)]
             for i, path in enumerate(paths):
@@ -81,7 +82,7 @@ def run() -> int:
                 back += step < 0.0
                 if jump % KILL_EVERY == KILL_EVERY - 1:
                     server.kill()
-                    server.start(START_S)
+                    server.start()
                     kills += 1
                 began = time.monotonic()
                 record.wait_for_tells(1, 30.0)

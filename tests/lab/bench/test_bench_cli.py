@@ -35,7 +35,7 @@ def test_bench_then_report(tmp_path):
     assert (tmp_path / "report.html").is_file()
 
 
-@pytest.mark.usefixtures("no_rows")
+@pytest.mark.usefixtures("no_rows", "undrawn")
 def test_results_from_what_is_finished(tmp_path):
     plan = [cell for cell in results.plan(1) if cell.agent == "static" and cell.horizon == 100]
     run.run_plan(plan, tmp_path / "out")
@@ -55,7 +55,7 @@ def no_rows(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("no_rows")
+@pytest.mark.usefixtures("no_rows", "undrawn")
 def test_results_run_ours_beside_the_peers_on_file_and_a_second_time_change_nothing(tmp_path, monkeypatch):
     names = ("static", "random", "rasp")
     domains = ("1_LLM_Inference", "W_Near")

@@ -1,3 +1,5 @@
+import pytest
+
 from rasp_lab.bench.domains import PAPER
 from rasp_lab.bench.report import demo
 
@@ -13,6 +15,7 @@ def test_the_demo_is_ten_domains_four_agents_and_every_seed():
     assert {c.horizon for c in cells} == {100}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_cells_of_older_code_are_not_used(tmp_path):
     cells = [cell for cell in demo.cells(1) if cell.agent == "static" and cell.domain == PAPER[4]]
     (tmp_path / "cells").mkdir()
@@ -26,6 +29,7 @@ def test_cells_of_older_code_are_not_used(tmp_path):
     assert (tmp_path / "report.html").is_file()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_demo_writes_the_picture_of_the_readme(tmp_path):
     cells = [cell for cell in demo.cells(1) if cell.agent in ("static", "random")]
     demo.play(cells, tmp_path, lambda _cell: None, jobs=1)

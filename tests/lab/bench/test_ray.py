@@ -9,19 +9,20 @@ from typer.testing import CliRunner
 from rasp_lab.bench.runner import run
 from rasp_lab.bench.runner.protocol import plan
 from rasp_tuner.cli import app
+from tests.later import Later
 
-ray = pytest.importorskip("ray", reason="ray is an extra of its own: pip install 'rasp-lab[ray]'")
+ray = Later("ray", "ray is an extra of its own: pip install 'rasp-lab[ray]'")
 
 AGENTS = ["static", "random", "cma-es", "rasp"]
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    from ray.cluster_utils import Cluster
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own start-up code leaves sockets and files to the collector
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        made = Later("ray.cluster_utils").Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        )
         made.add_node(num_cpus=1)
         made.wait_for_nodes()
         yield made

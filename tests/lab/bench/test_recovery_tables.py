@@ -44,6 +44,7 @@ def test_nothing_is_measured_where_nothing_returns_or_without_the_static_default
     assert return_tables.told([runs("static", 99, 99)]) == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_has_a_table_and_a_figure_of_it():
     here = [runs("static", 99, 99), runs("rasp", 6, 0), runs("cma-es", 16, 16)]
     head, rows = return_tables.table(return_tables.told(here))

@@ -129,6 +129,7 @@ def few_runs(monkeypatch):
     return cells
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_command_runs_continues_and_writes(few_runs, tmp_path, capsys, monkeypatch):
     out, target = tmp_path / "out", tmp_path / "PAPER.md"
     options = ["--seeds", "2", "--jobs", "1", "--timed-steps", "5", "--out", str(out), "--page", str(target)]

@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
-from sklearn.ensemble import GradientBoostingRegressor
 
 from rasp_lab.bench.domains.stream_data import load, save
 from rasp_lab.bench.domains.streams import BATCHES, LEVELS
@@ -53,6 +50,8 @@ class Dataset:
 
     def __init__(self, name: str) -> None:
         if name == "digits":
+            from sklearn.datasets import load_digits  # here: it takes a second, and other parts need none of it
+
             features, target = load_digits(return_X_y=True)
         else:
             arrays = load(name)
@@ -66,6 +65,9 @@ class Dataset:
 
     def curve(self, batch: int, learning_rate: float, max_depth: float, subsample: float, seed: int) -> Array:
         """Validation MSE at every level of n_estimators [16]: the stages of one fit."""
+        import sklearn
+        from sklearn.ensemble import GradientBoostingRegressor
+
         train, validation = self.windows.rows(batch)
         model = GradientBoostingRegressor(
             learning_rate=learning_rate,

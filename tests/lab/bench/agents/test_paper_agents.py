@@ -15,10 +15,12 @@ from rasp_tuner import InvalidSpace, InvalidValue, SnapshotError, Tuner
 from rasp_tuner.base.numerics import RunningEMA
 from rasp_tuner.optimizer.preset import named
 from rasp_tuner.paper import PAPER
-from rasp_tuner.paper.experts import PromptMoE
 from rasp_tuner.paper.surrogate import Retrieval, TrainingBatch
 from rasp_tuner.space import Float, Layout, Space
 from rasp_tuner.types import Metric
+from tests.later import Later
+
+experts = Later("rasp_tuner.paper.experts")
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 TASK = Task(SPACE, {"m": Metric("min")}, 1, np.full(2, 0.5))
@@ -105,7 +107,7 @@ def retrieval(prompts, weights, context):
 def pair():
     """The paper's networks and those of `repaired`, with the same weights, and something retrieved."""
     rng = np.random.default_rng(1)
-    paper = PromptMoE(3, 2, 32, np.random.default_rng(0))
+    paper = experts.PromptMoE(3, 2, 32, np.random.default_rng(0))
     own = AnchoredMoE(3, 2, {**PAPER, "theta_scale": 0.0}, np.random.default_rng(0))
     assert np.array_equal(own.w1, paper.weights["expert1.w"].numpy())
     return paper, own, retrieval(rng.normal(size=(2, 32)), [0.7, 0.3], np.array([0.4, -1.0]))
