@@ -70,7 +70,7 @@ def test_demo_json_is_all_that_is_printed(tmp_path, monkeypatch):
     assert data["gzip"]
 
 
-@pytest.mark.parametrize("command", ["demo", "bench", "results", "report out"])
+@pytest.mark.parametrize("command", ["demo", "bench", "results", "bench-report out"])
 def test_a_missing_extra_is_said_in_one_line_before_anything_runs(command, tmp_path):
     code = (
         "import sys; sys.modules['scipy'] = None; from rasp_tuner.cli import app;"
@@ -92,7 +92,7 @@ def test_an_output_folder_that_cannot_be_made_is_said_in_one_line_before_anythin
 
 
 def test_a_path_with_brackets_is_no_markup(tmp_path):
-    result = rasp("report", str(tmp_path / "a[/b]"))
+    result = rasp("bench-report", str(tmp_path / "a[/b]"))
     assert result.exit_code == 1
     assert result.stderr.startswith("rasp: ")
     assert "a[/b]" in result.stderr

@@ -71,16 +71,39 @@ def test_it_is_three_sentences_without_words_of_the_engine():
             assert word not in f"{why} {why.details}", word
 
 
+def test_no_table_or_page_has_words_of_the_engine(tmp_path):
+    tuner, rng = Tuner({"x": Float(0, 1), "y": Float(0, 1)}, {"ms": "min"}, ["load"], {"x": 0.5, "y": 0.5}), 0
+    for step in range(40):
+        s = tuner.ask({"load": float(step % 2)})
+        tuner.tell(s.id, {"ms": 20.0 * (1.0 + (s.params["x"] - 0.2) ** 2) if step % 9 else 500.0 + rng})
+    assert any("probe" in tuner.explain(f"s{i}").source for i in range(40))  # so it is about something
+    tuner.report(tmp_path / "page.html")
+    shown = [str(tuner.history()), (tmp_path / "page.html").read_text(), *map(str, tuner.situations())]
+    shown += [row["chosen_by"] for row in tuner.history()]
+    for word in ("probe", "elite", "expert count", "in memory", "steps of the default's loss"):
+        assert not any(word in text for text in shown), word
+
+
+def test_what_costs_many_times_the_default_is_no_percentage():
+    tuner = Tuner({"mode": Categorical(["fast", "slow"])}, {"ms": "min"}, None, {"mode": "fast"})
+    for step in range(40):
+        slow = step % 2
+        tuner.observe(None, {"mode": "slow" if slow else "fast"}, {"ms": (210.0 if slow else 10.0) + 0.1 * (step % 5)})
+    s = tuner.ask_for(None, {"mode": "slow"})
+    assert re.search(r", [12]\d times the default's 1\d", str(tuner.explain(s.id)))
+
+
 def test_details_say_which_knobs_the_expected_gain_comes_from():
     tuner = taught({"ms": "min"}, steps=80)
     tuner.freeze()
     why = tuner.explain(tuner.ask({"load": 9.0}).id)
-    assert sum(why.knobs.values()) == pytest.approx(1.0)
-    assert next(iter(why.knobs)) == "pool"  # 40 instead of 8; the codec does a little, and the timeout nothing
-    assert why.knobs["pool"] > 0.5
+    assert sum(why.knobs.shares.values()) == pytest.approx(1.0)
+    assert next(iter(why.knobs.shares)) == "pool"  # 40 instead of 8; the codec does a little, and the timeout nothing
+    assert why.knobs.shares["pool"] > 0.5
+    assert "timeout" not in why.knobs.shares
     assert why.context == {"load": 9.0}
     shown = [one for one in why.details if one.startswith("What it is expected to gain comes from pool ")]
-    assert len(shown) == (len(why.knobs) > 1)
+    assert len(shown) == (len(why.knobs.shares) + len(why.knobs.not_shown) > 1)
 
 
 def test_of_several_metrics_it_compares_their_sum():

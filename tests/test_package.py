@@ -98,7 +98,7 @@ print(codes)"""
 
 
 def test_without_the_laboratory_its_commands_say_what_to_install():
-    names = ("demo", "bench", "report", "results", "theory")
+    names = ("demo", "bench", "bench-report", "results", "theory")
     alone = "import importlib.metadata as m; m.entry_points = lambda **_: (); sys.modules['rasp_lab'] = None"
     done = commands(alone, *(f"{name} --out x --help" for name in names), "--help")
     said = [f"rasp: `rasp {name}` is a command of the laboratory: pip install rasp-lab" for name in names]

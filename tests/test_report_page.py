@@ -1,5 +1,6 @@
 """The page of a tuner: one file that needs nothing else, whatever was learned and however little."""
 
+import json
 import random
 import re
 
@@ -166,6 +167,33 @@ def test_the_command_shows_a_saved_tuner_and_writes_page_and_table(tmp_path):
     wrong = rasp("--texts", "region")
     assert wrong.exit_code == 1
     assert "region=eu,us" in wrong.output
+
+
+def test_the_command_reports_what_a_saved_tuner_gained_and_recommends_where(tmp_path):
+    tuner = Tuner(X, {"ms": "min"}, ["load"], {"x": 5.0}, budget=0.05)
+    play(tuner, 40, lambda p, i: {"ms": 20.0 + (p["x"] - 8.0 * (i % 2)) ** 2}, lambda i: {"load": float(i % 2)})
+    tuner.save(tmp_path / "tuner.rasp")
+    (tmp_path / "journal.jsonl").write_text("")
+
+    def rasp(*words):
+        return CliRunner().invoke(app, ["report", *map(str, words)])
+
+    said = rasp(tmp_path / "tuner.rasp").output
+    assert f"Against the default: {tuner.versus_default()}." in said
+    assert f"Exploring: {tuner.looks()}." in said
+    assert f"Budget: {tuner.budget()}" in said
+    assert all(f"  {one}\n" in said for one in tuner.situations())
+    assert rasp(tmp_path / "journal.jsonl").output == rasp(tmp_path).output == said
+    found = json.loads(rasp(tmp_path, "--json").output)
+    assert found["learned"] == 40
+    assert found["versus_default"]["words"] == str(tuner.versus_default())
+    assert [one["words"] for one in found["situations"]] == [str(one) for one in tuner.situations()]
+    assert f"Page: {tmp_path / 'out.html'}" in rasp(tmp_path / "tuner.rasp", "--html", tmp_path / "out.html").output
+    assert "<h1>tuner</h1>" in Page((tmp_path / "out.html").read_text()).text
+    (tmp_path / "tuner.rasp").unlink()
+    early = rasp(tmp_path / "journal.jsonl")
+    assert early.exit_code == 1
+    assert "has no tuner.rasp yet" in early.output
 
 
 def test_the_page_has_a_table_of_situations_that_came_back(tmp_path):

@@ -1,6 +1,8 @@
 """The gain over the default: one figure, by forecast where nothing is measured, the same for everybody who shows it."""
 
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +42,45 @@ def test_without_a_holdout_the_gain_is_a_forecast_and_says_so():
     assert found.steps == 150
     assert str(found).startswith("saved ")
     assert str(found).endswith(" in 150 steps, by forecast of what the default would have given")
+
+
+@pytest.mark.parametrize("holdout", [None, 0.2])
+def test_there_is_one_count_of_steps_and_it_says_how_many_failed(holdout):
+    tuner, rng = tuner_of(holdout=holdout), np.random.default_rng(0)
+    for step in range(100):
+        s = tuner.ask({"load": 0.0})
+        if step % 10 == 7:
+            tuner.tell_failed(s.id)
+        else:
+            tuner.tell(s.id, {"ms": 100.0 * (1.0 + (s.params["x"] - 0.2) ** 2) * math.exp(0.02 * rng.normal())})
+    for same in (tuner, Tuner.from_bytes(tuner.to_bytes())):
+        found = same.versus_default()
+        assert found.measured == (holdout is not None)
+        assert (found.steps, found.failed) == (same.learned, 10)
+        assert " in 100 steps, of which 10 failed, " in str(found)
+        assert found == VersusDefault.from_json(found.to_json())
+
+
+def test_no_other_count_of_steps_stands_beside_it(tmp_path):
+    tuner = tuner_of(budget=0.02)
+    play(tuner, 60)
+    for _ in range(3):
+        tuner.tell_failed(tuner.ask({"load": 0.0}).id)
+    tuner.report(tmp_path / "page.html")
+    said = [str(tuner.versus_default()), str(tuner.budget()), repr(tuner), (tmp_path / "page.html").read_text()]
+    assert " in 63 steps, of which 3 failed" in said[0]
+    for text in said:
+        assert not re.search(r"\b(?:57|60) (?:steps|runs|learned)", text)
+        assert "learned=60" not in text
+
+
+def test_steps_of_merged_tuners_that_failed_add_up():
+    one, other = tuner_of(), tuner_of(seed=1)
+    for tuner in (one, other):
+        play(tuner, 20)
+        tuner.tell_failed(tuner.ask({"load": 0.0}).id)
+    one.merge(other)
+    assert (one.versus_default().steps, one.versus_default().failed) == (42, 2)
 
 
 def test_with_a_holdout_it_is_measured_as_soon_as_that_says_something():
@@ -121,13 +162,13 @@ def test_a_frozen_tuner_goes_on_counting():
     assert after.gain.value > before.gain.value  # nothing is explored
 
 
-def test_failed_runs_and_what_nobody_asked_for_do_not_count():
+def test_failed_runs_and_what_nobody_asked_for_have_no_gain():
     tuner = tuner_of()
     play(tuner, 60)
     before = tuner.versus_default()
     tuner.tell_failed(tuner.ask({"load": 1.0}).id, "no memory")
     tuner.observe({"load": 1.0}, {"x": 0.9}, {"ms": 1e6})
-    assert tuner.versus_default() == before
+    assert tuner.versus_default() == replace(before, steps=61, failed=1)
 
 
 @pytest.mark.parametrize("scale", ["log", "linear"])

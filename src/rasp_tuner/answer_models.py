@@ -23,7 +23,7 @@ class LazyModel(BaseModel):
     model_config = ConfigDict(defer_build=True)
 
 
-class Gain(LazyModel):
+class GainAnswer(LazyModel):
     """What was gained a step over the default, above 0 where it was better, with its interval of 95%.
 
     The ends are null while too little is known.
@@ -37,23 +37,24 @@ class Gain(LazyModel):
     words: str
 
 
-class VersusDefault(LazyModel):
+class VersusDefaultAnswer(LazyModel):
     """What suggestions have gained against the default: measured with a holdout or controls, else by forecast."""
 
     measured: bool = Field(description="False: against what the tuner expected of the default; no proof.")
-    steps: int = Field(description="Suggestions that were answered and count.")
+    steps: int = Field(description="Suggestions that were answered and count, failed ones too.")
     held_out: int = Field(description="Runs of the default that were drawn in the place of a suggestion.")
     paired: int = Field(description="Runs with a control.")
-    gain: Gain | None = Field(description="Of all metrics together; null if one of several is not positive.")
-    metrics: dict[str, Gain]
-    lately: dict[str, Gain] = Field(description="Of the latest 200 steps or so; empty where it is measured.")
+    gain: GainAnswer | None = Field(description="Of all metrics together; null if one of several is not positive.")
+    metrics: dict[str, GainAnswer]
+    lately: dict[str, GainAnswer] = Field(description="Of the latest 200 steps or so; empty where it is measured.")
     better_since: int | None = Field(description="Step at which a gain was first proven.")
     worse_since: int | None = Field(description="Step at which a loss was first proven.")
     left_out: int = Field(0, description="Steps with values that are not believed.")
+    failed: int = Field(0, description="Of the steps, those whose run failed.")
     words: str
 
 
-class Budget(LazyModel):
+class BudgetAnswer(LazyModel):
     """What suggestions have cost and gained against the default, in steps of the default's loss."""
 
     share: float = Field(description="Of the default's loss that may be spent at every step: the study's budget.")
@@ -66,7 +67,7 @@ class Budget(LazyModel):
     error: float | None = Field(None, description="Deviation of `measured`.")
 
 
-class Margin(LazyModel):
+class MarginAnswer(LazyModel):
     """How far some settings keep a metric from its limit, in the metric's own units."""
 
     expected: float
@@ -75,7 +76,7 @@ class Margin(LazyModel):
     kept: float = Field(description="Probability that a run keeps the limit.")
 
 
-class Expected(LazyModel):
+class ExpectedAnswer(LazyModel):
     """The mean of a metric in its own unit, and the interval of that mean (90%); single runs scatter more."""
 
     mean: float
@@ -83,17 +84,17 @@ class Expected(LazyModel):
     high: float
 
 
-class Forecast(LazyModel):
+class ForecastAnswer(LazyModel):
     params: Params
-    metrics: dict[str, Expected] = Field(description="Empty while too little is known.")
+    metrics: dict[str, ExpectedAnswer] = Field(description="Empty while too little is known.")
     better: float | None = Field(description="Probability of beating the default here; null for the default itself.")
-    margins: dict[str, Margin] = Field(description="Of every metric with a limit.")
+    margins: dict[str, MarginAnswer] = Field(description="Of every metric with a limit.")
 
 
-class WhatIf(LazyModel):
-    given: Forecast
-    default: Forecast
-    recommended: Forecast
+class WhatIfAnswer(LazyModel):
+    given: ForecastAnswer
+    default: ForecastAnswer
+    recommended: ForecastAnswer
     runs: float | None = Field(description="Earlier runs in a situation like this one: few mean a guess.")
     ago: float | None = Field(description="How many runs ago the latest of them was.")
     words: str = Field(description="The same for people.")

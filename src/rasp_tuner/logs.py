@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rasp_tuner.base.checks import BLANKS, number, show
+from rasp_tuner.base.checks import BLANKS, number, one_of, show
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts import Category, ContextKind, Name
 from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder
@@ -82,8 +82,7 @@ def samples(
     source: Source, space: Space, encoder: ContextEncoder, metrics: Sequence[str], missing: str, time: str | None
 ) -> tuple[list[LogRecord], LogReport]:
     """The samples in their order, and the report."""
-    if missing not in RULES:
-        raise InvalidValue(f"missing must be one of {list(RULES)}, got {show(missing)}")
+    one_of("missing", missing, RULES)
     found: list[LogRecord] = []
     why: Counter[str] = Counter()
     for i, record in enumerate(_records(source, space, encoder, metrics, time)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.base.checks import show, whole
+from rasp_tuner.base.checks import flag, show, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.base.threads import methods_on_one_thread, one_thread, unguarded
@@ -16,10 +16,10 @@ from rasp_tuner.contexts.context_encoder import Schema, context_encoder
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.files import snapshot
 from rasp_tuner.gain.savings import HELD_OUT, MOST_HELD_OUT, Draw, Drawn, SavingsLedger, checked_holdout
-from rasp_tuner.gain.versus_default import NORMAL_90, ForecastLedger, StepForecast, believed_deviation
+from rasp_tuner.gain.versus_default import ForecastLedger, StepForecast, believed_deviation
 from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.optimizer.metric_table import beside_control, checked_metrics, near_level
-from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Asked, Expected, Proposal, Repeats
+from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Asked, Proposal, Repeats
 from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, named, with_options
 from rasp_tuner.privacy import ContextShield
@@ -30,6 +30,7 @@ from rasp_tuner.records.step_record import NOT_ASKED, StepRecord
 from rasp_tuner.space import Knob, Listed, MaxChange, Params, Space
 from rasp_tuner.space.max_change import Given as MaxChangeGiven
 from rasp_tuner.trial import Trial
+from rasp_tuner.tuner_forecasts import TunerForecasts
 from rasp_tuner.tuner_view import Context as Context
 from rasp_tuner.tuner_view import TunerView
 from rasp_tuner.types import Direction, Explanation, Goal, Metric, Suggestion, Why
@@ -112,6 +113,7 @@ class Tuner(TunerView):
         self._current = self._default  # the latest own suggestion that was answered
         self._max_change = None if max_change is None else MaxChange(self._space, max_change)
         self._moves_from = self._default  # the latest suggestion that ran to its end, but for the holdout's
+        self._expects = TunerForecasts(self._space, self._encoder, self._preset, self._optimizer, self._default)
         self._lineage = Lineage(self._seed)
         self._record = StepRecord(list(self._optimizer.metrics), self._space.dim, self._encoder.dim)
 
@@ -173,7 +175,8 @@ class Tuner(TunerView):
             if self._frozen and self._frozen_at_default:
                 proposal = Proposal(self._default, Explanation(source="default (frozen)"))
             elif self._frozen and not first:
-                proposal = Proposal(self._recommended(seen, listed), Explanation(source="recommendation (frozen)"))
+                best = self._expects.recommended(seen, listed)
+                proposal = Proposal(best, Explanation(source="recommendation (frozen)"))
             elif not first:
                 proposal = self._optimizer.propose(seen, self._current, self._rng, self._scope(seen, listed))
         if proposal is None:  # nothing is known yet
@@ -231,7 +234,7 @@ class Tuner(TunerView):
         `control` has the same metrics, measured at the same time on like work under the default: noise that both share
         cancels. Give one with every tell, or with none (docs/SAVINGS.md).
         """
-        stopped, record = _flag("stopped", stopped), self._ledger.waiting(id)
+        stopped, record = flag("stopped", stopped), self._ledger.waiting(id)
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         with self._guard:
             expected, weight = self._expected(record, point)
@@ -260,6 +263,7 @@ class Tuner(TunerView):
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, Asked(record.point, record.why.stop))
         self._note(id, record.context, point, None)
+        self._forecasts.add_failed()
         self._count_savings(record, None)
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
@@ -281,7 +285,7 @@ class Tuner(TunerView):
         stopped: bool = False,
     ) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change; `stopped` as for `tell`."""
-        self._observe(self._encoder.encode(context), params, metrics, _flag("stopped", stopped))
+        self._observe(self._encoder.encode(context), params, metrics, flag("stopped", stopped))
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
@@ -317,7 +321,7 @@ class Tuner(TunerView):
         contexts = [self._encoder.encode(context) for context in one.contexts] or [np.zeros(0)]
         seen, forecasts = np.mean(contexts, axis=0), dict[str, StepForecast]()
         if one.is_own and self.learned >= LEAST_LEARNED:
-            forecasts = self._step_forecasts(seen, point)
+            forecasts = self._expects.step_forecasts(seen, point)
         repeats = Repeats(one.count, one.variances, ago)
         self._optimizer.tell(seen, point, one.means, self._rng, Asked(point) if one.is_own else None, repeats=repeats)
         for context in contexts[:rows]:  # a mean of texts would be no text
@@ -419,7 +423,7 @@ class Tuner(TunerView):
             arrays["moves_from"] = self._moves_from.copy()
         if self._savings.seen:
             arrays |= {f"savings/{name}": array for name, array in self._savings.state().items()}
-        if self._forecasts.steps:
+        if self._forecasts.seen:
             arrays |= {f"forecasts/{name}": array for name, array in self._forecasts.state().items()}
         state = {name: array.copy() for name, array in self._optimizer.state().items()}
 
@@ -473,7 +477,8 @@ class Tuner(TunerView):
         own = checked(arrays, dict.fromkeys(points, Field((space.dim,), 0.0, 1.0)), {})
         if not np.allclose(own["default"], tuner._default, rtol=0.0, atol=SAME_POINT):
             raise broken(arrays, "default", "be the point of the default", own["default"].tolist())
-        tuner._default, tuner._current = own["default"], own["current"]
+        tuner._default = tuner._expects.default = own["default"]
+        tuner._current = own["current"]
         tuner._moves_from = own.get("moves_from", tuner._default)
         tuner._ledger = Ledger.rebuild(header["ledger"], under("ledger/", arrays), space.dim, tuner._encoder.dim)
         learned = whole("learned", header["learned"], 0, MOST_SAMPLES)
@@ -548,13 +553,13 @@ class Tuner(TunerView):
         told, beside = checked_metrics("metrics", metrics, kinds), checked_metrics("control", control, kinds)
         if self._preset.name == "paper":
             raise InvalidValue('preset "paper" does not forecast the default, so it cannot learn from a control')
-        levels = self._levels(context, [self._default])[0]
+        levels = self._expects.levels(context, [self._default])[0]
         if not self._optimizer.model.knows(context, self._default):
             told_level = {
                 name: near_level(beside[name], *levels[name]) if name in levels else beside[name] for name in kinds
             }
             self._optimizer.tell(context, self._default, told_level, self._rng)
-            levels = self._levels(context, [self._default])[0]
+            levels = self._expects.levels(context, [self._default])[0]
         self._note(None, context, self._default, beside)
         for name, level in levels.items():
             limit = kinds[name].limit
@@ -598,16 +603,7 @@ class Tuner(TunerView):
         weight = self._forecasts.stands_for(self._ledger.issued, len(self._optimizer.metrics))
         if not weight or self.learned < LEAST_LEARNED:
             return {}, weight
-        return self._step_forecasts(record.context, point), weight
-
-    def _step_forecasts(self, context: Array, point: Array) -> dict[str, StepForecast]:
-        """What is expected of each metric in this context, beside the default."""
-        name, (default, own) = self._optimizer.model.own_metric, self._levels(context, [self._default, point])
-        return {
-            metric: StepForecast(level.mean, _deviation(level), _deviation(own[metric]), own[metric].mean)
-            for metric, level in default.items()
-            if name in (None, metric)
-        }
+        return self._expects.step_forecasts(record.context, point), weight
 
     def _observe(
         self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float], stopped: bool = False
@@ -634,13 +630,3 @@ class Tuner(TunerView):
         planned = self._space.from_unit(suggested)
         ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
-
-
-def _deviation(expected: Expected) -> float:
-    return 0.5 * (expected.high - expected.low) / NORMAL_90
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidValue(f"{name} must be True or False, got {show(value)}")
-    return value

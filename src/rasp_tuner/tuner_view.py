@@ -11,13 +11,10 @@ import numpy as np
 
 from rasp_tuner import context_report
 from rasp_tuner.base.checks import number, show, whole
-from rasp_tuner.base.common_constants import LIKELY
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread, unguarded
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder, RawContext
-from rasp_tuner.contexts.context_metric import filled
-from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.files import snapshot
 from rasp_tuner.gain.savings import HELD_OUT, SavingsLedger
@@ -25,7 +22,7 @@ from rasp_tuner.gain.versus_default import ForecastLedger, Gain, StepGain, Versu
 from rasp_tuner.optimizer.optimizer import ANY, Expected, Optimizer, Scope
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
-from rasp_tuner.records.ledger import Ledger, Pending
+from rasp_tuner.records.ledger import Ledger
 from rasp_tuner.records.lineage import Lineage, named
 from rasp_tuner.records.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.report import notebook
@@ -33,8 +30,9 @@ from rasp_tuner.report.history import History
 from rasp_tuner.report.looks import LOOKED_AT_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Knob, Listed, MaxChange, Params, Space
-from rasp_tuner.types import LIMIT_KEPT, Budget, Explanation, Margin, Revisit, Slots, Suggestion, Why
-from rasp_tuner.what_if import Forecast, WhatIf
+from rasp_tuner.tuner_forecasts import TunerForecasts
+from rasp_tuner.types import Budget, Explanation, KnobShares, Margin, Revisit, Slots, Suggestion, Why
+from rasp_tuner.what_if import WhatIf
 
 if TYPE_CHECKING:
     from rasp_tuner.policy.report import PolicyReport
@@ -57,6 +55,7 @@ class TunerView:
     _space: Space
     _encoder: ContextEncoder | ContextShield
     _optimizer: Optimizer
+    _expects: TunerForecasts
     _ledger: Ledger
     _lineage: Lineage
     _preset: Preset
@@ -69,7 +68,6 @@ class TunerView:
     _frozen_at_default: bool
     _holdout: float | None
     _max_change: MaxChange | None
-    _copy: Optimizer | None = None  # of the optimizer, made when it is needed
     _before: "SeenBefore | None" = None  # the visits on record, made when they are needed
 
     def recommend(
@@ -81,15 +79,15 @@ class TunerView:
         `among`: of these settings only, and the default. Of a search (goal "find") only these can run: without the
         default among them it is the best that keeps the limits, or likely does, or else the likeliest to.
         """
-        return self._space.from_unit(self._recommended(self._encoded(context), among))
+        return self._space.from_unit(self._expects.recommended(self._expects.encoded(context), among))
 
     def margins(self, context: Context = None, params: Mapping[str, object] | None = None) -> dict[str, Margin]:
         """How far the recommended parameters, or these, keep each metric from its limit in this context, if it has one.
 
         Empty while nothing is known.
         """
-        seen = self._encoded(context)
-        point = self._recommended(seen) if params is None else self._space.to_unit(params)
+        seen = self._expects.encoded(context)
+        point = self._expects.recommended(seen) if params is None else self._space.to_unit(params)
         return self._optimizer.margins(seen, point)
 
     def expected_of_default(self, context: Context = None) -> float | None:
@@ -97,7 +95,7 @@ class TunerView:
 
         None while too little is known, and under preset "paper".
         """
-        expected = self._optimizer.model.expect(self._encoded(context), self._default)
+        expected = self._optimizer.model.expect(self._expects.encoded(context), self._default)
         return None if expected is None else expected.mean
 
     def default_levels(self, context: Context = None) -> dict[str, Expected]:
@@ -106,7 +104,7 @@ class TunerView:
         Each with the interval that holds it nine times in ten. Empty while too little is known, and under preset
         "paper". With several metrics it takes as long as a few asks.
         """
-        return self._levels(self._encoded(context), [self._default])[0]
+        return self._expects.levels(self._expects.encoded(context), [self._default])[0]
 
     def what_if(
         self,
@@ -121,52 +119,19 @@ class TunerView:
         must keep the constraints. `among` as of `recommend`. Changes nothing. Without forecasts while too little is
         known, and under preset "paper".
         """
-        seen = self._encoded(context)
-        recommended = self._recommended(seen, among)
+        seen = self._expects.encoded(context)
+        recommended = self._expects.recommended(seen, among)
         settings = [self.default, self._space.from_unit(recommended)]
         given, point = settings[1], recommended
         if params is not None:
             given, point = self._space.what_ran(settings[0], params)
             self._space.check_constraints(given)
         points = [point, self._default, recommended]
-        own, default, best = map(self._forecast, [seen] * 3, points, [given, *settings], self._levels(seen, points))
+        levels = self._expects.levels(seen, points)
+        own, default, best = map(self._expects.forecast, [seen] * 3, points, [given, *settings], levels)
         alike = self._optimizer.model.alike(seen)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return WhatIf(own, default, best, runs, ago)
-
-    def _encoded(self, context: Context) -> Array:
-        """A context [d_c] that is only looked at; what was never missing before does not count where it is now."""
-        seen = self._encoder.encode_readonly(context)
-        optional = self._encoder.missing_flags if isinstance(self._encoder, KindEncoder) else []
-        if not any(seen[own[-1]] == 1.0 for own in optional):
-            return seen
-        return filled(seen, optional, self._optimizer.model.slots().contexts, self._optimizer.model.relevance())
-
-    def _forecast(self, seen: Array, point: Array, params: Params, levels: dict[str, Expected]) -> Forecast:
-        is_default = np.array_equal(point, self._default)
-        better = self._optimizer.model.better(seen, point) if levels and not is_default else None
-        return Forecast(params, levels, better, self._optimizer.margins(seen, point))
-
-    def _levels(self, seen: Array, points: list[Array]) -> list[dict[str, Expected]]:
-        """For each point what it is expected to give of each metric, in the metric's own units."""
-        metrics = self._optimizer.metrics
-        optimizer = self._optimizer if len(metrics) == 1 else self._copy_of_optimizer()
-        found: list[dict[str, Expected]] = [{} for _ in points]
-        for name, metric in metrics.items():
-            for levels, point in zip(found, points, strict=True):
-                expected = optimizer.expect_alone(name, seen, point)
-                if expected is not None:
-                    mean, low, high = expected
-                    levels[name] = expected if metric.direction == "min" else Expected(-mean, -high, -low)
-        return found
-
-    def _copy_of_optimizer(self) -> Optimizer:
-        """Another one that knows the same; it is kept, since making one takes longer than copying its state."""
-        if self._copy is None or len(self._optimizer.metrics) > 1:  # whose weights may have changed
-            layout, dim = self._space.layout(self._default), self._encoder.dim
-            self._copy = self._preset.build(layout, dim, self._optimizer.metrics, np.random.default_rng(0))
-        self._copy.restore({name: array.copy() for name, array in self._optimizer.state().items()})
-        return self._copy
 
     def situations(
         self, texts: Mapping[str, Iterable[str]] | None = None, *, contexts: int = MOST_CONTEXTS
@@ -178,11 +143,10 @@ class TunerView:
         """
         from rasp_tuner.report.situation_gains import situation_gains  # few programs ask: the others start without it
 
-        found, decode = self._different_contexts(whole("contexts", contexts, 1, MOST_STEPS)), self._names(texts).decode
-        names = self._names(texts).context
+        found, names = self._different_contexts(whole("contexts", contexts, 1, MOST_STEPS)), self._names(texts)
         decoded = [
-            values if isinstance(values, dict) else dict(zip(names, values, strict=True))
-            for values in map(decode, found)
+            values if isinstance(values, dict) else dict(zip(names.context, values, strict=True))
+            for values in map(names.decode, found)
         ]
         return situation_gains(self._belief(), found, decoded) if found and self._lineage.total else []
 
@@ -191,8 +155,8 @@ class TunerView:
 
         metrics = self._optimizer.metrics
         return SituationOracle(
-            self._recommended,
-            self._levels,
+            self._expects.recommended,
+            self._expects.levels,
             self._optimizer.model.better,
             self._optimizer.model.expect,
             self._optimizer.margins,
@@ -397,7 +361,7 @@ class TunerView:
         if contexts is not None:
             if not isinstance(contexts, Iterable) or isinstance(contexts, str | Mapping):
                 raise InvalidValue(f"contexts must be a list of contexts, got {show(contexts)}")
-            given = [(self._encoded(context), context) for context in contexts]
+            given = [(self._expects.encoded(context), context) for context in contexts]
             situations = [export.given_situation(fields, seen, context) for seen, context in given]
         else:
             decode, known = self._names(texts).decode, {name: set(own) for name, own in (texts or {}).items()}
@@ -407,7 +371,7 @@ class TunerView:
             situations = [export.seen_situation(fields, seen, decode(seen), known) for seen in kept]
             if explore and self._encoder.dim and self._forgets_contexts:
                 raise InvalidValue(f"explore: {NOT_KEPT}: give some, as in export(path, explore=True, contexts=[...])")
-        recommended = (lambda _: self._default) if explore and self._frozen_at_default else self._recommended
+        recommended = (lambda _: self._default) if explore and self._frozen_at_default else self._expects.recommended
         parts = (self._space, self._default, self._optimizer, recommended, fields, self._lineage.total)
         explored = None
         if explore is not False:
@@ -464,7 +428,7 @@ class TunerView:
             limits=tuple(f"{name}: {margin}" for name, margin in margins.items()),
             seen=self._seen(id) if visits and why.in_context else None,
             context=self._context_of(id) if visits else None,
-            knobs={} if waiting is None or not visits else self._knob_shares(waiting),
+            knobs=self.knob_shares(id) if visits else KnobShares(),
         )
 
     def _context_of(self, id: str) -> dict[str, Any] | list[Any] | None:
@@ -477,11 +441,14 @@ class TunerView:
         found = self._on_record(id)
         return None if found is None else self._encoder.decode(found[1])
 
-    def _knob_shares(self, waiting: Pending) -> dict[str, float]:
-        from rasp_tuner.report.situation_gains import knob_shares
+    def knob_shares(self, id: str) -> KnobShares:
+        """Which knobs the expected gain of a suggestion comes from, while it waits for its answer; else nothing."""
+        from rasp_tuner.report.knob_shares import knob_shares  # few programs ask
 
-        is_known = self._lineage.total > 0 and self._preset.name == "default"
-        return knob_shares(self._belief(), waiting.context, waiting.point) if is_known else {}
+        waiting = self._ledger.pending.get(id)
+        if waiting is None or not self._lineage.total or self._preset.name == "paper":
+            return KnobShares()
+        return knob_shares(self._belief(), waiting.context, waiting.point)
 
     def is_held_out(self, id: str) -> bool:
         """Whether the default was drawn in the place of the suggestion `id`."""
@@ -531,13 +498,14 @@ class TunerView:
         """A table for notebooks: every knob with its range, its default and what is recommended now."""
         contexts, dim = self._optimizer.model.recent().contexts, self._encoder.dim
         seen = contexts[-1] if len(contexts) else np.zeros(dim)
+        best = self._expects.recommended(seen) if len(seen) == dim else None  # long contexts are not kept
         budget, waiting = self._optimizer.model.budget(), len(self._ledger.pending)
         notes = [f"{self._lineage.total} runs learned", f"{waiting} waiting for an answer"]
         return notebook.tuner_html(
             repr(self),
             self._space.knobs,
             self._space.from_unit(self._default),
-            self._space.from_unit(self._recommended(seen)) if len(seen) == dim else {},  # long contexts are not kept
+            {} if best is None else self._space.from_unit(best),
             "recommended in the latest situation" if dim else "recommended",
             [*notes, *(str(one) for one in (budget, self.versus_default(), self.looks()) if one is not None)],
         )
@@ -605,37 +573,10 @@ class TunerView:
             1.0 if metric is None else metrics[metric].sign,
         )
 
-    def _best_of(self, seen: Array, points: list[Array]) -> Array:
-        """The best of some points that is known to beat the default here, and to keep the limits; else the default."""
-        if self._preset.name == "paper":
-            raise InvalidValue('preset "paper" forecasts no settings of others: among=[...] is of preset "default"')
-        if self.searches and points and not any(np.array_equal(point, self._default) for point in points):
-            return self._best_found(seen, points)
-        best, least = self._default, math.inf
-        for point in points if self._lineage.total else ():
-            expected = self._optimizer.model.expect(seen, point)
-            if expected is None or expected.mean >= least:
-                continue
-            better, margins = self._optimizer.model.better(seen, point), self._optimizer.margins(seen, point)
-            if better is not None and better >= PROVEN and all(one.kept >= LIMIT_KEPT for one in margins.values()):
-                best, least = point, expected.mean
-        return best
-
-    def _best_found(self, seen: Array, points: list[Array]) -> Array:
-        """Of some points the best that surely keeps the limits, or likely; or else the likeliest to."""
-        margins, expect = self._optimizer.margins, self._optimizer.model.expect
-        kept = [min((one.kept for one in margins(seen, point).values()), default=1.0) for point in points]
-        for least in (LIMIT_KEPT, LIKELY, max(kept)):
-            safe = [point for point, own in zip(points, kept, strict=True) if own >= least]
-            known = [(own.mean, i) for i, point in enumerate(safe) if (own := expect(seen, point)) is not None]
-            if known:
-                return safe[min(known)[1]]
-        return self._default
-
     @property
     def searches(self) -> bool:
         """Whether the goal is "find"."""
-        return self._preset.constants.get("find") is True
+        return self._expects.searches
 
     def _scope(self, seen: Array, listed: Listed | None) -> Scope:
         """What a search may choose from; the latest asks in this context that wait for an answer are part of it."""
@@ -644,14 +585,3 @@ class TunerView:
         waiting = [record for record in self._ledger.pending.values() if np.array_equal(record.context, seen)]
         points = np.array([record.point for record in waiting[-MOST_IN_FLIGHT:]])
         return Scope(None if listed is None else listed.points, points if len(points) else None)
-
-    def _recommended(self, context: Array, among: Listed | Iterable[Mapping[str, object]] | None = None) -> Array:
-        if isinstance(among, Listed):
-            return self._best_of(context, list(among.points))
-        if among is not None:
-            if isinstance(among, str | Mapping) or not isinstance(among, Iterable):
-                raise InvalidValue(f"among must be a list of settings, got {show(among)}")
-            points = [self._space.to_unit(params, f"among[{i}]") for i, params in enumerate(among)]
-            return self._best_of(context, points)
-        best = self._optimizer.best_known(context)
-        return self._default if best is None else self._space.snap(best)

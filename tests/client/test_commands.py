@@ -63,7 +63,7 @@ def test_ask_and_tell(rasp, name):
     assert re.search(r"\n  pool +whole numbers from 1 to 64, on a log scale +default 8\n", shown)
     assert "budget 0.02" in shown
     assert re.search(r"\n  throughput +max +weight 0.5 +linear scale\n", shown)
-    assert "\nExploring may cost 2.0% more than the default. In " in shown
+    assert "\nExploring may cost 2.0% more than the default. So far " in shown
     assert name in [view["name"] for view in of_json(rasp("study", "list", "--json"))["studies"]]
     assert re.search(rf"{name} +2 +1 +1 +0 ", rasp("study", "list").stdout)
 

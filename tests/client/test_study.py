@@ -23,6 +23,7 @@ from rasp_tuner import (
     UnknownSuggestion,
 )
 from rasp_tuner.client import Client, Conflict, RequestRefused, UnknownStudy, is_fallback
+from rasp_tuner.types import KnobShares
 
 SPACE = {
     "pool": Int(1, 64, log=True),
@@ -330,6 +331,25 @@ def test_what_ran_is_learned_as_a_tuner_in_this_process_would(client, study):
         tuner.tell(theirs.id, metrics, ran)
         assert undated(study.explain(ours.id)) == tuner.explain(theirs.id)
     assert study.recommend({"qps": 9.0}) == tuner.recommend({"qps": 9.0})
+
+
+def test_it_says_which_knobs_a_gain_comes_from_where_a_tuner_in_this_process_would(client):
+    knobs, rng = {"cache": Int(1, 64, log=True), "idle": Categorical(["a", "b"])}, np.random.default_rng(0)
+    default = {"cache": 8, "idle": "a"}
+    given = knobs, {"ms": "min"}, ["qps"], default
+    tuner, study = Tuner(*given), client.create(next(names), *given)
+    for step in range(40):
+        params = {"cache": [8, 64][step % 2], "idle": "ab"[step // 2 % 2]}
+        ms = 10.0 / params["cache"] * float(np.exp(0.05 * rng.normal()))
+        for one in (tuner, study):
+            one.observe({"qps": 1.0}, params, {"ms": ms})
+    for one in (tuner, study):
+        one.freeze()
+    here, there = tuner.explain(tuner.ask({"qps": 1.0}).id), study.explain(study.ask({"qps": 1.0}).id)
+    assert here.knobs.shares == {"cache": 1.0}
+    assert there.knobs == here.knobs
+    [found] = study.situations()
+    assert KnobShares.from_json(found["knobs"]) == tuner.situations()[0].knobs
 
 
 def test_what_ran_counts_once_and_is_checked(study):

@@ -7,8 +7,12 @@ import sys
 
 import pytest
 
+from rasp_lab import REPOSITORY
+from rasp_lab.bench.report.tables import markdown
 from rasp_lab.find import real_programs
 from rasp_lab.find.real_studies import STUDIES, packages_needed, prepared, programs_needed
+from rasp_lab.pages import csv_tables, marked
+from rasp_tuner.errors import InvalidValue
 from rasp_tuner.tune import StopRules, build_study
 
 
@@ -48,7 +52,43 @@ def test_what_is_missing_is_said():
     assert packages_needed("json")() == ""
 
 
-def test_a_table_has_a_line_for_each_input():
-    row = real_programs.Row("sort", "a=1", "a=2", "0.5", "0.5", "0.5: a=2", "3 of 4", "none")
-    head, _, line = real_programs.table_of([row]).splitlines()
-    assert head.count("|") == line.count("|") == 9
+def row(name: str, verdict: str) -> real_programs.Row:
+    return real_programs.Row(name, "a=1", "a=2", verdict, "0.5 (0.4 to 0.6)", "0.5 (0.4 to 0.7): a=2", "3 of 4", "none")
+
+
+def test_rows_of_programs_that_ran_again_replace_those_of_before(tmp_path):
+    file = tmp_path / "table.csv"
+    before = [row("gcc, a.c", "0.9"), row("gcc, b.c", "0.9"), row("x264", "0.5")]
+    real_programs.keep(real_programs.table_of(before), file)
+    found = real_programs.keep(real_programs.table_of([row("gcc, a.c", "0.7"), row("sort", "0.2")]), file)
+    assert [(line[0], line[3]) for line in found[1]] == [("sort", "0.2"), ("gcc, a.c", "0.7"), ("x264", "0.5")]
+    assert csv_tables.read(file) == found
+
+
+def test_a_page_has_a_line_for_each_input_between_its_marks(tmp_path):
+    page = tmp_path / "PAGE.md"
+    page.write_text(f"# A page\n\n{real_programs.START}\n\nold\n\n{marked.END}\n\nProse.\n")
+    real_programs.write_page(real_programs.table_of([row("sort", "0.2"), row("duckdb", "same")]), page, "On 2 cores.")
+    before, measured, after = marked.read(page, real_programs.START)
+    assert (before, after) == ("# A page\n\n", "\n\nProse.\n")
+    assert measured.startswith("On 2 cores.\n\n| program | recommended | verdict | checked | best of grid |\n")
+    assert measured.splitlines()[-1] == "| duckdb | a=2 | same | 0.5 (0.4 to 0.6) | 0.5 (0.4 to 0.7) |"
+    page.write_text("# Without marks\n")
+    with pytest.raises(InvalidValue, match="must have the lines"):
+        real_programs.write_page(real_programs.table_of([row("sort", "0.2")]), page, "")
+
+
+def test_the_page_shows_what_is_in_its_file():
+    table = csv_tables.read(REPOSITORY / "docs" / "results" / "real-programs.csv")
+    measured = marked.read(REPOSITORY / "docs" / "TUNE.md", real_programs.START).measured
+    assert measured.endswith(markdown(real_programs.page_table(table)))
+    assert table[0] == real_programs.HEAD
+
+
+def test_a_page_without_a_file_is_refused_before_anything_runs():
+    done = subprocess.run(
+        [sys.executable, "-m", "rasp_lab.find.real_programs", "sort", "--page", "docs/TUNE.md"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "give both" in done.stderr

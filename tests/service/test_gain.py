@@ -10,7 +10,7 @@ from rasp_tuner import Gain, VersusDefault
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.alerts import alerts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.history import Step
+from rasp_tuner.service.study.history import ToldStep
 from rasp_tuner.service.study.live_study import LiveStudy
 
 TWO = {"p99_ms": "min", "rps": "max"}
@@ -76,7 +76,7 @@ def test_a_restored_history_goes_on_as_the_original(metrics):
 def test_the_latest_steps_are_drawn_one_by_one_and_older_ones_in_pieces():
     live = study()
     for i in range(3_000):
-        live.history.add_step(Step(float(i), {"qps": 1.0}, live.definition.default, {"p99_ms": float(i)}, None, {}))
+        live.history.add_step(ToldStep(float(i), {"qps": 1.0}, live.definition.default, {"p99_ms": float(i)}, None, {}))
     everything = live.history.chart_data(400)
     assert (everything["first"], everything["bucket"]) == (0, 8)
     assert everything["times"]["first"][1] == 8.0

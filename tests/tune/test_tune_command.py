@@ -1,8 +1,10 @@
 """`rasp tune` on real programs: inputs, contexts, files, timeouts, failures, functions. Speed is not asserted."""
 
+import functools
 import json
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from tune_running import AWK, OPTIONS, alive, entries, rasp, wait_for
@@ -10,6 +12,7 @@ from tune_running import AWK, OPTIONS, alive, entries, rasp, wait_for
 from rasp_tuner import Categorical, Int, Tuner
 from rasp_tuner.errors import InvalidSpace, TuningStopped
 from rasp_tuner.tune import StopRules, build_study, run_study, tune
+from rasp_tuner.tune.function_name import function_name
 
 PARABOLA = {"name": "p", "knobs": {"x": "int:0..20"}, "default": {"x": 15}, "metrics": {"loss": "min=regex:^[0-9.]+"}}
 
@@ -234,6 +237,38 @@ def test_a_python_function(tmp_path):
     calls = len(seen)
     again = tune(work, knobs, {"cost": "min"}, inputs=["a"], steps=30, final=3, out=tmp_path / "s", quiet=True)
     assert (again.settings, len(seen)) == (result.settings, calls)  # nothing is run twice
+
+
+def test_studies_of_two_lambdas_in_one_folder_are_two_and_go_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    first, second = (lambda x: seen.append("first") or x + 1.0), (lambda x: seen.append("second") or x + 2.0)
+    other = lambda x: x + 3.0  # noqa: E731
+
+    def place(function, **more):
+        return tune(function, {"x": Int(0, 3)}, {"cost": "min"}, steps=4, final=0, quiet=True, **more).folder
+
+    line = first.__code__.co_firstlineno
+    name, after = (f"test_tune_command-line-{at}" for at in (line, line + 1))
+    found = [place(function) for function in (first, second, other)]
+    assert found == [Path("rasp-tune") / one for one in (name, f"{name}-2", after)]
+    assert set(seen) == {"first", "second"}
+    calls = len(seen)
+    assert place(second) == found[1]
+    assert len(seen) == calls  # it went on with what was measured
+    assert place(first, name="mine") == Path("rasp-tune/mine")
+
+
+def test_functions_without_a_name_of_their_own_have_one():
+    class Work:
+        def __call__(self, x):
+            return float(x)
+
+    def cost(x, scale):
+        return scale * x
+
+    names = [function_name(function).name for function in (Work(), functools.partial(cost, scale=2.0), cost, Work)]
+    assert names == ["Work", "cost", "cost", "Work"]
 
 
 def test_a_knob_may_exist_only_with_a_value_of_another(tmp_path):

@@ -124,9 +124,15 @@ def test_other_changes_are_refused_as_before(change, tmp_path):
 def test_extreme_noise_is_told_with_what_would_help(tmp_path):
     count = "echo >> runs; n=$(wc -l < runs); echo $((1 + 50 * (n * n % 7)))"  # whatever the setting
     noisy = ["sh", "-c", count, "{x}"]
-    done = rasp(*OPTIONS, "--steps", 24, "--final", 0, "--", *noisy, cwd=tmp_path, code=None)
+    done = rasp(*OPTIONS, "--steps", 10, "--final", 0, "--", *noisy, cwd=tmp_path, code=None)
     assert "between runs of the same settings" in done.stderr
     assert "--repeats 3" in done.stderr
+
+
+def test_extreme_noise_that_the_first_equal_runs_did_not_show_is_told_later_and_once(tmp_path):
+    count = "echo >> runs; n=$(wc -l < runs); echo $((n < 13 ? 50 : 1 + 50 * (n * n % 7)))"
+    done = rasp(*OPTIONS, "--steps", 30, "--final", 0, "--", "sh", "-c", count, "{x}", cwd=tmp_path, code=None)
+    assert done.stderr.count("between runs of the same settings") == 1
 
 
 def test_inputs_that_reach_nothing_are_refused():

@@ -1,4 +1,4 @@
-"""`rasp demo`, `bench`, `report`, `results`: compare agents on domains."""
+"""`rasp demo`, `bench`, `bench-report`, `results`: compare agents on domains."""
 
 import json
 import re
@@ -211,7 +211,7 @@ def run_bench(
         if plain := [r for r in runs if not is_world(r.domain)]:
             _print_ratios(plain)
         _print_worlds(runs)
-        echo(f"Steps: {steps}   Summary: {out / 'summary.json'}   Next: rasp report {out}")
+        echo(f"Steps: {steps}   Summary: {out / 'summary.json'}   Next: rasp bench-report {out}")
 
 
 def _run_public(
@@ -267,11 +267,11 @@ def _run_public(
     echo(f"Table: {out / 'public.csv'}" + (f"   Page: {page}" if page is not None else ""))
 
 
-@app.command("report", rich_help_panel=PANEL)
+@app.command("bench-report", rich_help_panel=PANEL)
 def write_report(folder: Annotated[Path, typer.Argument(help="The OUT folder of `rasp bench`.")]) -> None:
     """Write report.html and report.md from the results of `rasp bench`.
 
-    Example: rasp report out/bench
+    Example: rasp bench-report out/bench
     """
     with lab_errors():
         with busy(f"writing the report of {folder}"):

@@ -3,10 +3,13 @@
     python -m rasp_lab.find.real_programs                 # all that are installed; ten to twenty minutes
     python -m rasp_lab.find.real_programs sort gcc        # some of them
     python -m rasp_lab.find.real_programs --show          # the commands, without running them
+    python -m rasp_lab.find.real_programs --csv docs/results/real-programs.csv --page docs/TUNE.md
+    python -m rasp_lab.pages --record TUNE.md --of "seven real programs"
 
 A study is run as a user would, by the command `rasp tune`. Then every setting of a small grid runs GRID_RUNS times, and
 what the study recommends, the default and the best three of the grid run in interleaved rounds. Ratios are
-times the default; the grid keeps the limits that the study has.
+times the default; the grid keeps the limits that the study has. `--csv` replaces the rows of the programs that were
+run, after each of them; `--page` then writes the table into a page. Both need a quiet machine.
 """
 
 import argparse
@@ -19,13 +22,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rasp_lab.bench.report.tables import markdown
 from rasp_lab.find.real_studies import PYTHON, STUDIES, RealStudy, prepared
+from rasp_lab.pages import csv_tables, marked
+from rasp_tuner.page.html_page import Table
 from rasp_tuner.page.words import settings_words
 from rasp_tuner.report.paired import Effect, effect
 from rasp_tuner.space import Params
@@ -36,6 +42,9 @@ from rasp_tuner.tune.verdict import goals_of, keeps_limits, log_cost
 GRID_RUNS = 2
 BEST_OF_GRID = 3
 LIMIT_S = 20.0
+HEAD = ["program", "default", "recommended", "verdict", "checked", "best of grid", "tried", "left alone"]
+ON_PAGE = ["program", "recommended", "verdict", "checked", "best of grid"]
+START = "<!-- measured: python -m rasp_lab.find.real_programs -->"
 
 Metrics = dict[str, float]
 
@@ -169,15 +178,45 @@ def _words(found: Effect | None) -> str:
     return "-" if found is None else f"{found.value:.2g} ({found.low:.2g} to {found.high:.2g})"
 
 
-def table_of(rows: Sequence[Row]) -> str:
-    """As Markdown."""
-    head = ["program", "default", "recommended", "verdict", "checked", "best of grid", "tried", "left alone"]
-    lines = [head, ["---"] * len(head)]
-    lines += [
-        [row.name, row.default, row.recommended, row.verdict, row.checked, row.grid, row.tried, row.left_alone]
-        for row in rows
-    ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def table_of(rows: Sequence[Row]) -> Table:
+    """All that is known of each input."""
+    return HEAD, [list(astuple(row)) for row in rows]
+
+
+def keep(table: Table, file: Path) -> Table:
+    """Write rows into a CSV file; of programs that are not among them the rows stay. Gives all of them."""
+    names = [study.name for study in STUDIES]
+    rows = [row for row in csv_tables.read(file)[1] if _program(row) in names] if file.is_file() else []
+    new = {_program(row) for row in table[1]}
+    rows = [*(row for row in rows if _program(row) not in new), *table[1]]
+    rows.sort(key=lambda row: names.index(_program(row)))
+    csv_tables.write(file, (HEAD, rows))
+    return HEAD, rows
+
+
+def _program(row: Sequence[str]) -> str:
+    return row[0].partition(",")[0]
+
+
+def page_table(table: Table) -> Table:
+    """What a page shows: the verdict, its check, and the best of the grid without its settings."""
+    head, rows = table
+    shown = [head.index(name) for name in ON_PAGE]
+    return ON_PAGE, [[row[i].partition(": ")[0] for i in shown] for row in rows]
+
+
+def write_page(table: Table, page: Path, machine: str) -> None:
+    """The table between the marks of a page, and on which machine it was measured."""
+    marked.write(page, START, f"{machine}\n\n{markdown(page_table(table))}")
+
+
+def machine_words() -> str:
+    """Cores and load, which are part of every time.
+
+    >>> machine_words().startswith("Measured on ")
+    True
+    """
+    return f"Measured on {os.cpu_count()} cores, with a load of {os.getloadavg()[0]:.1f} at the start."
 
 
 def main() -> None:
@@ -186,11 +225,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10, help="of the check, for every input")
     parser.add_argument("--show", action="store_true", help="print the commands only")
     parser.add_argument("--folder", type=Path, help="where data and reports stay; without it they go")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="the table to put the rows into")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="the page to put the table of --csv into")
     args = parser.parse_args()
     known = {study.name: study for study in STUDIES}
     if unknown := [name for name in args.names if name not in known]:
         parser.error(f"there is no {unknown[0]}: choose from {', '.join(known)}")
-    rows: list[Row] = []
+    if args.page is not None and args.csv is None:
+        parser.error("--page writes what is in the file of --csv: give both")
+    if args.page is not None:
+        marked.read(args.page, START)
+    rows: list[list[str]] = []
+    machine = machine_words()
     with tempfile.TemporaryDirectory() as scratch:
         for study in [known[name] for name in args.names or known]:
             if args.show:
@@ -200,10 +246,15 @@ def main() -> None:
                 print(f"{study.name}: left out, {missing}", flush=True)
                 continue
             print(f"== {shown(study)}", flush=True)
-            rows += tune_and_check(study, (args.folder or Path(scratch)) / study.name, args.rounds)
-            print(table_of(rows[-3:]), flush=True)
+            found = table_of(tune_and_check(study, (args.folder or Path(scratch)) / study.name, args.rounds))
+            rows += found[1]
+            print(markdown(found), flush=True)
+            if args.csv is not None:
+                table = keep(found, args.csv)
+                if args.page is not None:
+                    write_page(table, args.page, machine)
     if rows:
-        print(table_of(rows))
+        print(markdown((HEAD, rows)))
 
 
 if __name__ == "__main__":

@@ -4,29 +4,23 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rasp_lab.bench.report.tables import markdown
-from rasp_lab.pages import csv_tables
+from rasp_lab.pages import csv_tables, marked
 from rasp_lab.paper.plan import CHOSEN_ON
 from rasp_lab.paper.tables import FILES
-from rasp_tuner.errors import InvalidValue
-from rasp_tuner.files.snapshot import write as write_whole
 from rasp_tuner.page.html_page import Table
 
 FOLDER = "results/paper"  # of the tables, beside the page
 REPAIRED, CHOSEN = "### Repaired", " Its changes were chosen on"
-START, END = "<!-- measured: make paper -->", "<!-- end of what was measured -->"
+START = "<!-- measured: make paper -->"
 
 
 def write(found: Mapping[str, Table], verdict: str, page: Path) -> None:
     """Write the tables into FOLDER beside the page, and its measured part; without a verdict, that of before stays."""
-    text = page.read_text() if page.is_file() else f"# The paper, measured\n\n{START}\n{END}\n"
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise InvalidValue(f"{page} must have the lines {START!r} and {END!r}: what was measured goes between them")
-    verdict = verdict or rest.partition(f"{REPAIRED}\n\n")[2].partition(CHOSEN)[0]
+    empty = f"# The paper, measured\n\n{START}\n{marked.END}\n"
+    verdict = verdict or marked.read(page, START, empty).measured.partition(f"{REPAIRED}\n\n")[2].partition(CHOSEN)[0]
     for name, table in found.items():
         csv_tables.write(page.parent / FOLDER / f"{name}.csv", table)
-    write_whole(page, f"{before}{START}\n\n{part(found, verdict)}\n\n{END}{after}".encode())
+    marked.write(page, START, part(found, verdict), empty)
 
 
 def part(found: Mapping[str, Table], verdict: str) -> str:

@@ -1,8 +1,9 @@
 """Checks of what comes in from outside: each names the field, the rule and the value."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -84,3 +85,17 @@ def whole(field: str, value: object, low: int, high: int, error: type[RaspError]
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
         raise error(f"{field} must be a whole number from {low} to {high}, got {show(value)}")
     return int(value)
+
+
+def flag(field: str, value: object, error: type[RaspError] = InvalidValue) -> bool:
+    """`value` as a bool; 0 and 1 are refused."""
+    if not isinstance(value, bool):
+        raise error(f"{field} must be True or False, got {show(value)}")
+    return value
+
+
+def one_of(field: str, value: object, words: Collection[str], error: type[RaspError] = InvalidValue) -> Any:
+    """`value`, if it is one of these words."""
+    if value not in tuple(words):
+        raise error(f"{field} must be one of {', '.join(words)}, got {show(value)}")
+    return value

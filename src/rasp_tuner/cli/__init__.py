@@ -11,6 +11,7 @@ from rasp_tuner.cli import export as export
 from rasp_tuner.cli import forget as forget
 from rasp_tuner.cli import lab as lab
 from rasp_tuner.cli import mcp as mcp
+from rasp_tuner.cli import report as report
 from rasp_tuner.cli import serve as serve
 from rasp_tuner.cli import show as show
 from rasp_tuner.cli import stream as stream
@@ -22,7 +23,7 @@ from rasp_tuner.cli.common import echo
 
 PANELS = {
     "Start here": ("tune", "watch", "serve"),
-    "Look": ("show", "what-if", "export"),
+    "Look": ("report", "show", "what-if", "export"),
     "Studies of a server": ("ask", "tell", "approve", "refuse", "stream", "mcp", "study", "keys", "doctor", "version"),
 }
 LABORATORY = "Laboratory"  # all other commands

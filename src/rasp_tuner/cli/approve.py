@@ -6,6 +6,7 @@ import typer
 
 from rasp_tuner.cli.common import app
 from rasp_tuner.cli.remote import Name, Printed, ago, pairs, plain, server_command, shown
+from rasp_tuner.page.words import TIMES_FROM, times_words
 from rasp_tuner.study_file.fields import seconds
 
 if TYPE_CHECKING:
@@ -70,5 +71,9 @@ def _stake(one: dict[str, Any]) -> str:
     stop, level = one["stop"], one["level"]
     if stop is None:
         return "not bounded: such a run has no stop, and goes on to its end"
-    more = f", {stop / level - 1.0:.0%} above what the default comes to" if level is not None and level > 0.0 else ""
+    more = ""
+    if level is not None and level > 0.0:
+        ratio = stop / level
+        more = f", {times_words(ratio)}" if ratio >= TIMES_FROM else f", {ratio - 1.0:.0%} above"
+        more += " what the default comes to"
     return f"the run should be ended at {shown(stop)}{more}"

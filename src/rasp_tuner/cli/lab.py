@@ -8,7 +8,7 @@ import typer
 from rasp_tuner.cli.common import app, complain
 
 GROUP = "rasp_tuner.commands"  # an entry point names a module, which adds its commands to `app` when it is imported
-LAB_COMMANDS = ("demo", "bench", "report", "results", "theory")
+LAB_COMMANDS = ("demo", "bench", "bench-report", "results", "theory")
 
 
 def add_commands() -> None:

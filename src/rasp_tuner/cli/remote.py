@@ -36,15 +36,15 @@ TIMEOUT_S = 10.0  # a server that is being restarted is waited for
 
 
 @contextmanager
-def talking(url: str, key: str | None, timeout: float | None = None) -> "Iterator[Client]":
+def talking(url: str, key: str | None) -> "Iterator[Client]":
     """A client; errors of the server or the network become one line with the remedy."""
     with one_line_errors("rasp-tuner[client]"):
         from rasp_tuner.client import AccessDenied, Client, ServerUnavailable, UnknownStudy
 
         if sys.stderr.isatty() and not _answers(url):
-            echo(f"No server answers at {url} yet; waiting up to {timeout or TIMEOUT_S:g} s ...", err=True)
+            echo(f"No server answers at {url} yet; waiting up to {TIMEOUT_S:g} s ...", err=True)
         try:
-            with Client(url, key, timeout=timeout or TIMEOUT_S, ask_deadline=None) as client:
+            with Client(url, key, timeout=TIMEOUT_S, ask_deadline=None) as client:
                 yield client
         except ServerUnavailable as error:
             mend = (

@@ -11,16 +11,18 @@ from rasp_tuner.cli.lists import words
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.tuner import Tuner
 
+Texts = Annotated[
+    list[str] | None,
+    typer.Option(help="Texts of a context, which a tuner keeps as hashes, as in region=eu,us; repeat for several."),
+]
+
 
 @app.command("show")
 def show_tuner(
     file: Annotated[Path, typer.Argument(help="A file of Tuner.save, such as tuner.rasp of `rasp tune`.")],
     html: Annotated[Path | None, typer.Option(help="Page to write: gain, metrics, knobs, situations, budget.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Table of steps to write.")] = None,
-    texts: Annotated[
-        list[str] | None,
-        typer.Option(help="Texts of a context, which a tuner keeps as hashes, as in region=eu,us; repeat for several."),
-    ] = None,
+    texts: Texts = None,
     as_json: Json = False,
 ) -> None:
     """Show the steps that a saved tuner remembers; nothing in it changes.

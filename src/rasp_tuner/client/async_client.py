@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from rasp_tuner.base.checks import STUDY_NAME, show, whole
 from rasp_tuner.client.async_study import AsyncStudy
 from rasp_tuner.client.errors import UnknownStudy
-from rasp_tuner.client.exchange import AskDeadline, Exchange, HttpAnswer, Request
+from rasp_tuner.client.exchange import AskDeadline, Exchange, HttpAnswer, HttpRequest
 from rasp_tuner.client.outbox import Outbox
 from rasp_tuner.client.wire import context_schema_json, metric_specs_json, params_json, space_json
 from rasp_tuner.contexts.context_encoder import Schema
@@ -99,7 +99,7 @@ class AsyncClient:
 
     async def create_from(self, definition: Mapping[str, Any]) -> tuple[AsyncStudy, bool]:
         """The study of a definition in the JSON of the HTTP API, and whether it is new."""
-        answer = await self._exchange.call(Request("POST", "/v1/studies", definition))
+        answer = await self._exchange.call(HttpRequest("POST", "/v1/studies", definition))
         return self._study(answer.body), answer.status == 201
 
     async def study(self, name: str, default: Mapping[str, object] | None = None) -> AsyncStudy:
@@ -134,7 +134,7 @@ class AsyncClient:
         content = "".join(f"{line.rstrip()}\n" for line in lines).encode()
         path = "/v1/studies/import" + ("" if name is None else f"?name={quote(name, safe='')}")
         timeout = max(self._exchange.timeout, LEAST_IMPORT_S)
-        request = Request("POST", path, content=content)
+        request = HttpRequest("POST", path, content=content)
         return self._study((await self._exchange.call(request, idempotent=False, timeout=timeout)).body)
 
     async def flush(self, timeout: float = 5.0) -> bool:
@@ -154,7 +154,7 @@ class AsyncClient:
         self._outbox.reset_after_fork()
 
     async def _get(self, path: str) -> HttpAnswer:
-        return await self._exchange.call(Request("GET", path))
+        return await self._exchange.call(HttpRequest("GET", path))
 
     def _study(self, view: Mapping[str, Any]) -> AsyncStudy:
         return AsyncStudy(view["name"], view["default"], self._exchange, self._outbox)

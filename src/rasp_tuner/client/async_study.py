@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 from urllib.parse import quote
 
-from rasp_tuner.base.checks import number, show
+from rasp_tuner.base.checks import flag, number, show
 from rasp_tuner.client.errors import ServerUnavailable
-from rasp_tuner.client.exchange import Exchange, Request
+from rasp_tuner.client.exchange import Exchange, HttpRequest
 from rasp_tuner.client.fallback import Fallbacks, FallbackShare, RecommendationCache, is_fallback
 from rasp_tuner.client.outbox import Outbox, QueuedRequest
 from rasp_tuner.client.pending import PendingAnswer, SpareAnswers
@@ -21,7 +21,7 @@ from rasp_tuner.gain.versus_default import VersusDefault
 from rasp_tuner.space import Params
 from rasp_tuner.trial import AsyncTrial
 from rasp_tuner.tuner import Context
-from rasp_tuner.types import Budget, Explanation, Margin, Revisit, Suggestion
+from rasp_tuner.types import Budget, Explanation, KnobShares, Margin, Revisit, Suggestion
 from rasp_tuner.what_if import WhatIf
 
 REFRESH_DEADLINES = 5.0  # between recommendations fetched to fall back on: a slow server is spared
@@ -203,13 +203,13 @@ class AsyncStudy:
         """
         path = f"{self._path}/policy" + ("" if outcomes is None else f"?outcomes={outcomes}")
         known = None if version is None else {"If-None-Match": f'"{version}"'}
-        policy: dict[str, Any] | None = (await self._exchange.call(Request("GET", path, headers=known))).body
+        policy: dict[str, Any] | None = (await self._exchange.call(HttpRequest("GET", path, headers=known))).body
         return policy
 
     async def recommend(self, context: Context = None) -> Params:
         """The best parameters known, without exploring; falls back as `ask` does."""
         seen = context_json(context)
-        request = Request("POST", f"{self._path}/recommend", {"context": seen})
+        request = HttpRequest("POST", f"{self._path}/recommend", {"context": seen})
         if self._exchange.asks_wait:
             params: Params = (await self._exchange.call(request)).body["params"]
             return params
@@ -244,6 +244,8 @@ class AsyncStudy:
         seen = known.get("seen")
         if seen is not None:
             known["seen"] = Revisit(**{field.name: seen[field.name] for field in fields(Revisit) if field.name in seen})
+        if "knobs" in known:
+            known["knobs"] = KnobShares.from_json(known["knobs"])
         return Explanation(**known)
 
     async def freeze(self, *, default: bool = False) -> None:
@@ -338,7 +340,7 @@ class AsyncStudy:
     async def delete(self) -> None:
         """Delete the study and all its data."""
         self._spares.clear()
-        await self._exchange.call(Request("DELETE", self._path), idempotent=False)
+        await self._exchange.call(HttpRequest("DELETE", self._path), idempotent=False)
 
     async def forget(self, *, timeout: float = 600.0, **which: Any) -> dict[str, Any]:
         """Erase records, in files too: `{"erased": count, "scrubbed": files are clean}`.
@@ -346,19 +348,19 @@ class AsyncStudy:
         `which` has one or more of after, before (unix seconds), context ({name: number or [low, high]}), ids, keys (of
         observations); a record is erased if it meets all given conditions.
         """
-        request = Request("POST", f"{self._path}/forget", which)
+        request = HttpRequest("POST", f"{self._path}/forget", which)
         return dict((await self._exchange.call(request, idempotent=False, timeout=timeout)).body)
 
     async def _get(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = (await self._exchange.call(Request("GET", f"{self._path}{path}"))).body
+        found: dict[str, Any] = (await self._exchange.call(HttpRequest("GET", f"{self._path}{path}"))).body
         return found
 
     async def _post(self, action: str, body: Mapping[str, Any]) -> Any:
-        return (await self._exchange.call(Request("POST", f"{self._path}/{action}", body))).body
+        return (await self._exchange.call(HttpRequest("POST", f"{self._path}/{action}", body))).body
 
     async def _decide(self, action: str, body: Mapping[str, Any]) -> None:
         self._spares.clear()  # a late answer does not know of it
-        await self._exchange.call(Request("POST", f"{self._path}/{action}", body), idempotent=False)
+        await self._exchange.call(HttpRequest("POST", f"{self._path}/{action}", body), idempotent=False)
 
     async def _post_or_queue(self, action: str, body: Mapping[str, Any]) -> TellReply:
         try:
@@ -375,7 +377,7 @@ class AsyncStudy:
     def _send_ask(self, context: Any) -> PendingAnswer:
         """An ask on its way; ServerUnavailable while the server is left alone."""
         self._exchange.server.check_sendable()
-        return PendingAnswer(self._exchange, Request("POST", f"{self._path}/ask", {"context": context}), context)
+        return PendingAnswer(self._exchange, HttpRequest("POST", f"{self._path}/ask", {"context": context}), context)
 
     async def _ask_in_time(self, context: Any) -> Any:
         """The server's suggestion, if it is there before the deadline; a later one is kept for the next ask."""
@@ -395,7 +397,7 @@ class AsyncStudy:
             self._exchange.start(self._look_up(context))
 
     async def _look_up(self, context: Any) -> None:
-        request = Request("POST", f"{self._path}/recommend", {"context": context})
+        request = HttpRequest("POST", f"{self._path}/recommend", {"context": context})
         answer = await self._exchange.attempt(request, self._exchange.server.patience)
         self._recommendations.remember(context, answer.body["params"])
 
@@ -451,9 +453,7 @@ def _suggestion(answer: Mapping[str, Any]) -> Suggestion:
 
 def _stopped_json(stopped: object) -> dict[str, Any]:
     """The field of a tell; left out of whole runs."""
-    if not isinstance(stopped, bool):
-        raise InvalidValue(f"stopped must be True or False, got {show(stopped)}")
-    return {"stopped": True} if stopped else {}
+    return {"stopped": True} if flag("stopped", stopped) else {}
 
 
 def _ran_json(params: Mapping[str, object] | None) -> dict[str, Any]:

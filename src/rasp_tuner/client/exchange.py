@@ -30,7 +30,7 @@ log = logging.getLogger("rasp_tuner.client")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """An HTTP request; `body` is sent as JSON, or `content` as it is."""
 
     method: str
@@ -82,7 +82,7 @@ class Exchange:
         self._free = asyncio.Semaphore(MAX_REQUESTS)
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def call(self, request: Request, *, idempotent: bool = True, timeout: float | None = None) -> HttpAnswer:
+    async def call(self, request: HttpRequest, *, idempotent: bool = True, timeout: float | None = None) -> HttpAnswer:
         """The answer, with as many attempts as fit in `timeout`; else ServerUnavailable.
 
         `idempotent` False: it is retried only if the server certainly did nothing: it was not reached, or answered 429
@@ -110,7 +110,7 @@ class Exchange:
                 return answer
         raise AssertionError("the loop ends by itself")
 
-    async def attempt(self, request: Request, seconds: float) -> HttpAnswer:
+    async def attempt(self, request: HttpRequest, seconds: float) -> HttpAnswer:
         """The answer to a request that is sent once; else ServerUnavailable, or the error that it says."""
         connection: Connection | None = None
         reply: HttpReply | None = None

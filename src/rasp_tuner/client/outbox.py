@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rasp_tuner.client.errors import AccessDenied, ServerUnavailable
-from rasp_tuner.client.exchange import Exchange, Request
+from rasp_tuner.client.exchange import Exchange, HttpRequest
 from rasp_tuner.client.server_state import backoff
 from rasp_tuner.errors import RaspError
 
@@ -86,7 +86,7 @@ class Outbox:
     async def _send(self, request: QueuedRequest) -> None:
         """Send, or drop if refused for good; raises ServerUnavailable or AccessDenied if it should be retried."""
         try:
-            await self._exchange.call(Request("POST", request.path, request.body))
+            await self._exchange.call(HttpRequest("POST", request.path, request.body))
         except (ServerUnavailable, AccessDenied):
             raise
         except RaspError as error:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from rasp_tuner.client.errors import ServerUnavailable
-from rasp_tuner.client.exchange import Exchange, HttpAnswer, Request
+from rasp_tuner.client.exchange import Exchange, HttpAnswer, HttpRequest
 from rasp_tuner.errors import RaspError
 
 DEADLINE_MARGIN_S = 0.007  # kept back from a deadline, to wake up and answer
@@ -17,14 +17,14 @@ MAX_SPARE_AGE_S = 300.0  # an older suggestion knows too little of what was lear
 class PendingAnswer:
     """An answer that is on its way, or has come."""
 
-    def __init__(self, exchange: Exchange, request: Request, context: Any) -> None:
+    def __init__(self, exchange: Exchange, request: HttpRequest, context: Any) -> None:
         self._exchange, self._epoch = exchange, exchange.epoch
         self.context_key = json.dumps(context, sort_keys=True)
         self._sent_at = time.monotonic()
         self._outcome: HttpAnswer | RaspError | None = None
         self._task = exchange.start(self._fetch(request))
 
-    async def _fetch(self, request: Request) -> None:
+    async def _fetch(self, request: HttpRequest) -> None:
         server = self._exchange.server
         number = server.record_sent()
         try:

@@ -16,6 +16,7 @@ from rasp_tuner.context_report import flaws
 from rasp_tuner.context_report.shifts import compare, features_of, in_deviations, moving, reduced
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.gain.versus_default import Gain
+from rasp_tuner.page.words import TIMES_FROM, times_words
 
 Scale = Literal["linear", "log"]
 Verdict = Literal["helps", "useless", "too little data"]
@@ -80,12 +81,18 @@ class ContextReport:
             return []
         if lost.low > 0.0:
             low, high = (f"{100.0 * x:.0f}" for x in (lost.low, lost.high))
+            if 1.0 + lost.value >= TIMES_FROM:
+                low, high = (times_words(1.0 + x).removesuffix(" times") for x in (lost.low, lost.high))
+                paid = f"{times_words(1.0 + lost.value)} as much ({low} to {high})"
+                return [f"The context decides: without it you would pay {paid}."]
             return [f"The context decides: without it you would lose {lost.value:.0%} ({low} to {high}%)."]
         if self.verdict == "too little data":
             return []
         if lost.high <= 0.0:
             return ["The context decides nothing: the same settings are best in all of it."]
-        return [f"It is open whether the context decides: without it you would lose {lost.high:.0%} at most."]
+        times = 1.0 + lost.high
+        most = f"lose {lost.high:.0%}" if times < TIMES_FROM else f"pay {times_words(times)} as much"
+        return [f"It is open whether the context decides: without it you would {most} at most."]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from rasp_tuner.base.checks import number, show, whole
+from rasp_tuner.base.checks import flag, number, show, whole
 from rasp_tuner.base.numerics import LARGEST
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 
@@ -50,8 +50,7 @@ class Number:
     missing: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.log, bool):
-            raise InvalidSpace(f"log must be True or False, got {show(self.log)}")
+        flag("log", self.log, InvalidSpace)
         if self.missing is not None:
             object.__setattr__(self, "missing", number("missing", self.missing, InvalidSpace))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rasp_tuner import presets
-from rasp_tuner.base.checks import show, whole
+from rasp_tuner.base.checks import flag, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread
 from rasp_tuner.contexts.context_encoder import Schema, context_encoder
@@ -88,8 +88,7 @@ class Fleet:
         share: bool = True,
     ) -> None:
         size = whole("size", size, 0, MOST_TUNERS, InvalidSpace)
-        if not isinstance(share, bool):
-            raise InvalidSpace(f"share must be True or False, got {show(share)}")
+        flag("share", share, InvalidSpace)
         # a Tuner checks all of this, and says what a tuner of this fleet looks like in a snapshot
         kind = presets.default(quadratic=isinstance(space, Mapping) and len(space) == 1)
         example = Tuner(

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.base.checks import show, whole
+from rasp_tuner.base.checks import flag, show, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import MOST_SAMPLES, broken, under
 from rasp_tuner.engine.engine import EARLY_FAILURES
@@ -121,8 +121,7 @@ def read(
 def _check_header(plan: Plan, header: Mapping[str, Any]) -> None:
     """What is said of the fleet as a whole, besides its size."""
     whole("issued", header["issued"], header["size"], MOST_SAMPLES)
-    if not isinstance(header["share"], bool):
-        raise SnapshotError(f"share must be true or false, got {show(header['share'])}")
+    flag("share", header["share"], SnapshotError)
     if not isinstance(header["lineages"], dict):
         raise SnapshotError(f"lineages must be by number, got {show(header['lineages'])}")
     for lineage in header["lineages"].values():

@@ -199,6 +199,7 @@ class SavingsLedger:
     signs: Mapping[str, float]  # 1 of a metric to be minimised, else -1
     counts: _Counts = field(default_factory=_Counts)
     chances: _Chances = field(default_factory=_Chances)
+    failed: int = 0  # of the steps that count
     sums: dict[str, tuple[GainSums, GainSums]] = field(init=False)  # logarithms, and as they are
     positive: dict[str, bool] = field(init=False)
 
@@ -227,6 +228,7 @@ class SavingsLedger:
         """
         counts, seen = self.counts, self.seen
         counts.steps += draw is None or seen
+        self.failed += metrics is None and (draw is None or seen)
         if draw is not None and seen:
             counts.held += draw.held_out and control is None
             counts.run += not draw.held_out and control is None
@@ -255,6 +257,7 @@ class SavingsLedger:
         """Take in the steps of another one, with the same metrics."""
         for one in ("steps", "held", "run", "pairs"):
             setattr(self.counts, one, getattr(self.counts, one) + getattr(other.counts, one))
+        self.failed += other.failed
         self.chances = _Chances(*map(sum, zip(self.chances.numbers(), other.chances.numbers(), strict=True)))
         for name, both in self.sums.items():
             for own, more in zip(both, other.sums[name], strict=True):
@@ -274,10 +277,12 @@ class SavingsLedger:
         if len(metrics) > 1 and all(self.positive.values()):
             gain = self._gain("")
         better, worse = (int(step) or None for step in (counts.better_since, counts.worse_since))
-        return VersusDefault(int(counts.steps), int(counts.held), int(counts.pairs), gain, metrics, better, worse)
+        draws = int(counts.held), int(counts.pairs)
+        return VersusDefault(int(counts.steps), *draws, gain, metrics, better, worse, failed=self.failed)
 
     def state(self) -> dict[str, Array]:
         return {
+            **({"failed": np.array([float(self.failed)])} if self.failed else {}),
             "counts": np.array([getattr(self.counts, name) for name in SAVINGS_COUNTS]),
             "chances": np.array(self.chances.numbers()),
             "positive": np.array([float(flag) for flag in self.positive.values()]),
@@ -294,7 +299,10 @@ class SavingsLedger:
             "positive": Field((len(self.signs),), 0.0, 1.0, whole=True),
             "sums": Field((len(self.sums), 2, len(SAVINGS_SUMS)), tuple(least), tuple(most)),
         }
+        if "failed" in state:
+            rules["failed"] = Field((1,), 0.0, MOST_SAMPLES, whole=True)
         read = checked(state, rules, {})
+        self.failed = int(read["failed"][0]) if "failed" in read else 0
         self.counts = _Counts(*read["counts"].tolist())
         self.chances = _Chances(*read["chances"].tolist())
         drawn = self.counts.held + self.counts.run

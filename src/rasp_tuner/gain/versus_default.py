@@ -27,6 +27,7 @@ import numpy as np
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, checked
+from rasp_tuner.page.words import TIMES_FROM, times_words
 
 LEVEL = 0.95  # probability of all intervals of a gain
 NORMAL_95 = 1.959963984540054  # deviations on either side that hold it
@@ -76,6 +77,8 @@ class Gain:
         saved 18% (12 to 23%)
         no saving shown yet (between 1 a step lost and 7 a step saved)
         (None, None)
+        >>> print(Gain("share", -20.0, -22.0, -18.0))
+        came to 21 times the default (19 to 23)
         """
         if self.low is None or self.high is None:
             return "no saving known yet"
@@ -85,11 +88,21 @@ class Gain:
             return f"no saving shown yet (between {self._signed(self.low)} and {self._signed(self.high)})"
         verb = ("gained" if self.maximised else "saved") if self.outcome == "better" else "lost"
         low, high = sorted(abs(x) for x in (self.low, self.high))
+        if self.kind == "share" and self._times(self.value) >= TIMES_FROM:
+            least, most = sorted(map(self._times, (self.low, self.high)))
+            ends = (times_words(x).removesuffix(" times") for x in (least, most))
+            return f"came to {times_words(self._times(self.value))} the default ({' to '.join(ends)})"
         if self.kind == "difference":
             return f"{verb} {abs(self.value):.3g} a step ({low:.3g} to {high:.3g})"
         return f"{verb} {_percent(abs(self.value))}% ({_percent(low)} to {_percent(high)}%)"
 
+    def _times(self, x: float) -> float:
+        """A share as a ratio to the default."""
+        return 1.0 + x if self.maximised else 1.0 - x
+
     def _signed(self, x: float) -> str:
+        if self.kind == "share" and self._times(x) >= TIMES_FROM:
+            return f"{times_words(self._times(x))} the default"
         told = f"{_percent(abs(x))}%" if self.kind == "share" else f"{abs(x):.3g} a step"
         return f"{told} {'lost' if x < 0.0 else 'gained' if self.maximised else 'saved'}"
 
@@ -102,7 +115,7 @@ class VersusDefault:
     not positive. `str()` says it in words.
     """
 
-    steps: int  # answered, of which the gain is known or estimated
+    steps: int  # answered, those of failed runs too; the gain is that of those whose gain is known or estimated
     held_out: int  # of them, runs of the default that were drawn in the place of a suggestion
     paired: int  # runs with a control beside them
     gain: Gain | None
@@ -112,6 +125,7 @@ class VersusDefault:
     measured: bool = True  # against drawn runs or controls; False: against what the tuner expects of the default
     lately: dict[str, Gain] = field(default_factory=dict)  # of each metric, over about 200 steps; only of forecasts
     left_out: int = 0  # of the steps, those with a value that is not believed, or with no forecast because of one
+    failed: int = 0  # of the steps, those whose run failed; a forecast leaves them out, and a measurement does not
 
     @property
     def is_known(self) -> bool:
@@ -147,9 +161,12 @@ class VersusDefault:
         saved 18% (12 to 23%) in 90 steps, by forecast of what the default would have given
         >>> print(VersusDefault(90, 0, 0, Gain("share", 0.18, 0.12, 0.23), {}, measured=False, left_out=1))
         saved 18% (12 to 23%) in 90 steps, by forecast of what the default would have given; 1 absurd step left out
+        >>> print(VersusDefault(2000, 0, 0, Gain("share", 0.18, 0.12, 0.23), {}, measured=False, failed=9))
+        saved 18% (12 to 23%) in 2,000 steps, of which 9 failed, by forecast of what the default would have given
         """
         found = "no joint saving, of metrics that are not all positive," if self.gain is None else str(self.gain)
-        told = f"{found} in {_count(self.steps, 'step')}"
+        failed = f", of which {self.failed:,} failed" if self.failed else ""
+        told = f"{found} in {_count(self.steps, 'step')}{failed}"
         if not self.measured:
             absurd = f"; {_count(self.left_out, 'absurd step')} left out" if self.left_out else ""
             return f"{told}, by forecast of what the default would have given{absurd}"
@@ -243,6 +260,7 @@ class _Sums:
 
 FORECAST_SUMS = tuple(one.name for one in fields(_Sums))
 FORECAST_COUNTS = ("steps", "known", "missed")  # in the order of snapshots
+RARE_COUNTS = ("left_out", "failed")  # that a snapshot has only where they are not 0
 
 
 class ForecastLedger:
@@ -251,6 +269,7 @@ class ForecastLedger:
     def __init__(self, signs: Mapping[str, float]) -> None:
         self._signs = dict(signs)  # 1 of a metric to be minimised, else -1
         self.steps = 0  # answered suggestions that did not fail
+        self.failed = 0  # those that did
         self.known, self.missed = 0, 0  # of them, those whose gain is known, and is not
         self.left_out = 0  # steps with a value that is not believed
         self._sums = {name: (_Sums(), _Sums()) for name in signs}
@@ -312,9 +331,18 @@ class ForecastLedger:
             self._sums[name], usual = (_Sums(), _Sums()), 0.0
         return came <= BELIEVED_TIMES * max(usual, expected) and expected <= BELIEVED_TIMES * max(usual, came)
 
+    def add_failed(self) -> None:
+        """Count a step whose run failed: it is a step, and has no gain."""
+        self.failed += 1
+
+    @property
+    def seen(self) -> bool:
+        """Whether there is anything to keep."""
+        return self.steps + self.failed > 0
+
     def merge(self, other: "ForecastLedger") -> None:
         """Take in the steps of another one, with the same metrics."""
-        for count in (*FORECAST_COUNTS, "left_out"):
+        for count in (*FORECAST_COUNTS, *RARE_COUNTS):
             setattr(self, count, getattr(self, count) + getattr(other, count))
         for name, both in self._sums.items():
             for own, more in zip(both, other._sums[name], strict=True):
@@ -333,7 +361,8 @@ class ForecastLedger:
                 if sums.weight > 0.0:
                     found[name] = sums.report(self._signs[name], by_factors)
         gain = next(iter(spans[0].values())) if len(spans[0]) == 1 else self._joint(spans[0], weights)
-        return VersusDefault(self.steps, 0, 0, gain, spans[0], measured=False, lately=spans[1], left_out=self.left_out)
+        steps, rare = self.steps + self.failed, {name: getattr(self, name) for name in RARE_COUNTS}
+        return VersusDefault(steps, 0, 0, gain, spans[0], measured=False, lately=spans[1], **rare)
 
     def _joint(self, known: Mapping[str, Gain], weights: Mapping[str, float]) -> Gain | None:
         """The weighted mean of logarithms; errors are added up as if all had the same sign."""
@@ -350,7 +379,7 @@ class ForecastLedger:
 
     def state(self) -> dict[str, Array]:
         return {
-            **({"left_out": np.array([float(self.left_out)])} if self.left_out else {}),
+            **{name: np.array([float(count)]) for name in RARE_COUNTS if (count := getattr(self, name))},
             "counts": np.array([float(getattr(self, count)) for count in FORECAST_COUNTS]),
             "positive": np.array([float(flag) for flag in self._positive.values()]),
             "sums": np.array(
@@ -365,10 +394,10 @@ class ForecastLedger:
             "positive": Field((len(self._signs),), 0.0, 1.0, whole=True),
             "sums": Field((len(self._signs), 2, len(FORECAST_SUMS)), tuple(least), (FINITE,) * len(FORECAST_SUMS)),
         }
-        if "left_out" in state:
-            rules["left_out"] = Field((1,), 0.0, MOST_SAMPLES, whole=True)
+        rules |= {name: Field((1,), 0.0, MOST_SAMPLES, whole=True) for name in RARE_COUNTS if name in state}
         read = checked(state, rules, {})
-        self.left_out = int(read["left_out"][0]) if "left_out" in read else 0
+        for name in RARE_COUNTS:
+            setattr(self, name, int(read[name][0]) if name in read else 0)
         self.steps, self.known, self.missed = map(int, read["counts"].tolist())
         self._positive = dict(zip(self._signs, (read["positive"] > 0.0).tolist(), strict=True))
         for name, (everything, lately) in zip(self._signs, read["sums"].tolist(), strict=True):

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rasp_tuner.base.checks import show
+from rasp_tuner.base.checks import one_of, show
 from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra
 from rasp_tuner.space import Float, Params, Value
@@ -75,8 +75,7 @@ class RaspSampler(BaseSampler):
             if given is not None and not isinstance(given, Mapping):
                 raise InvalidSpace(f"{name} must be a mapping with names of parameters, got {show(given)}")
         for name, word, words in (("pruned", pruned, get_args(Pruned)), ("failed", failed, get_args(Failed))):
-            if word not in words:
-                raise InvalidSpace(f"{name} must be one of {', '.join(words)}, got {show(word)}")
+            one_of(name, word, words, InvalidSpace)
         for name, distribution in (search_space or {}).items():
             if not isinstance(distribution, BaseDistribution):
                 raise InvalidSpace(f"search_space[{name!r}] must be a distribution of Optuna, got {show(distribution)}")

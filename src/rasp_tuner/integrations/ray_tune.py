@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rasp_tuner.base.checks import show
+from rasp_tuner.base.checks import one_of, show
 from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra, SnapshotError
 from rasp_tuner.files import snapshot
@@ -76,8 +76,7 @@ class RaspSearch(Searcher):
         for name, given in (("space", space), ("default", default), ("metrics", metrics)):
             if given is not None and not isinstance(given, Mapping):
                 raise InvalidSpace(f"{name} must be a mapping with names, got {show(given)}")
-        if failed not in get_args(Failed):
-            raise InvalidSpace(f"failed must be one of {', '.join(get_args(Failed))}, got {show(failed)}")
+        one_of("failed", failed, get_args(Failed), InvalidSpace)
         if mode not in (None, "min", "max"):
             raise InvalidSpace(f"mode must be 'min' or 'max', got {show(mode)}")
         if metrics is not None and (metric is not None or mode is not None):

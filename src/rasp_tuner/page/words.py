@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from rasp_tuner.space import Auto, Categorical, Float, Int, Knob, PowerOfTwo, Value
 
 MOST_CHOICES_SAID = 40
+TIMES_FROM = 3.0  # ratio to the default from which on it is told as "3 times" and not as "200% more"
 
 
 def number_words(x: float) -> str:
@@ -16,6 +17,15 @@ def number_words(x: float) -> str:
     if x == int(x) if abs(x) < 1e15 else False:
         return f"{int(x):,}"
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e9 else f"{x:.3g}"
+
+
+def times_words(ratio: float) -> str:
+    """A ratio to the default that is too large for percent.
+
+    >>> times_words(21.3), times_words(3.0), times_words(183245.0)
+    ('21 times', '3 times', '180,000 times')
+    """
+    return f"{number_words(float(f'{ratio:.2g}'))} times"
 
 
 def duration_words(seconds: float) -> str:

@@ -59,7 +59,7 @@ class History(Sequence[Row]):
     failed, failure   whether it failed, and the reason told
     stopped           whether the run was ended: its metrics are at least so bad
     default           whether the default ran
-    chosen_by         which kind of candidate won, as in `Explanation.source`; "observed" if nobody asked
+    chosen_by         which kind of candidate won; "observed" if nobody asked
     expert            whose hypothesis counted most
     expected          the forecast with its deviation, what the default was expected to come to, and the probability
                       that this is better (`deviation`, `expected_default`, `better`)

@@ -18,7 +18,7 @@ from rasp_tuner.records.step_record import StepRecord
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.looks import Looks
 from rasp_tuner.report.return_section import return_section
-from rasp_tuner.report.situation_gains import SituationGain, expected_words, knob_words
+from rasp_tuner.report.situation_gains import SituationGain, expected_words, with_knobs
 from rasp_tuner.report.situations import some_of
 from rasp_tuner.report.steps import Names
 from rasp_tuner.report.visits_on_record import SeenBefore
@@ -104,7 +104,7 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
     facts = [(f"{shown.learned:,}", "runs learned")]
     if total:
         facts.append((f"{failed:,}", f"of {total:,} on record failed"))
-        facts.append((f"{sum(row['default'] for row in shown.history):,}", "of them ran the default"))
+        facts.append((f"{sum(row['default'] for row in shown.history):,}", f"of {total:,} ran the default"))
     facts.append((f"{len(shown.ledger.pending):,}", "wait for an answer"))
     for name, metric in shown.optimizer.metrics.items():
         limit, told = metric.limit, [row["metrics"][name] for row in shown.history if row["metrics"] is not None]
@@ -128,16 +128,16 @@ def _situations(shown: Shown) -> list[str]:
         count = f" ({one.contexts:,} of {met:,} contexts)" if met > 1 else ""
         rows.append((one.label, one.params, _gain_words(one, len(knobs) > 1) + count))
         margins += [(one.label, name, margin) for name, margin in one.margins.items()]
-    shares = ", and from which knobs" if len(knobs) > 1 and any(one.knobs for one in shown.situations) else ""
+    shares = ", and from which knobs" if len(knobs) > 1 and any(one.knobs.shares for one in shown.situations) else ""
     body.append(settings_table(knobs, shown.default, rows, "situation", f"expected against the default{shares}"))
     return [*body, *_limits(shown.optimizer.metrics, margins)]
 
 
-def _gain_words(one: SituationGain, with_knobs: bool) -> str:
+def _gain_words(one: SituationGain, several_knobs: bool) -> str:
     if not one.changed:
         return "the default"
     gains = ", ".join(f"{name} {expected_words(gain)}" for name, gain in one.gains.items()) or "not known yet"
-    return f"{gains}, from {knob_words(one.knobs)}" if with_knobs and one.knobs else gains
+    return with_knobs(gains, one.knobs) if several_knobs else gains
 
 
 def _returns(shown: Shown) -> list[str]:

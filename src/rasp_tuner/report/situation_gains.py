@@ -1,31 +1,27 @@
 """Gains by situation: what a situation is, what is recommended there, what that gains, and which knobs it comes from.
 
-All by what the tuner believes now. The share of a knob is its Shapley value: the mean, over all orders in which the
-knobs that moved can be moved from the default to the recommendation, of what its own move gains.
+All by what the tuner believes now.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.gain.versus_default import NORMAL_90, NORMAL_95, Gain, believed_deviation, of_positive, share_of
+from rasp_tuner.gain.versus_default import NORMAL_95, Gain, believed_deviation, of_positive, share_of
 from rasp_tuner.optimizer.optimizer import Expected
-from rasp_tuner.page.words import settings_words
+from rasp_tuner.page.words import TIMES_FROM, settings_words, times_words
+from rasp_tuner.report.knob_shares import deviation, knob_shares
 from rasp_tuner.report.situations import context_words, grouped
-from rasp_tuner.space import Auto, Knob, Params
-from rasp_tuner.types import Margin
+from rasp_tuner.space import Knob, Params
+from rasp_tuner.types import KnobShares, Margin
 
 NAMES_IN_LABEL = 4
-MOST_ORDERED = 6  # knobs moved, of which all orders are looked at: 64 forecasts; of more each knob first and last
 SAME_SETTINGS = 0.05  # of the range of every knob: settings this close are told as the same
-NO_EFFECT = 0.02  # of the gain: less is said to be none
-MOST_KNOBS_SAID = 4
 MOST_COMMON = 12  # settings that are looked at for all contexts
 
 
@@ -39,28 +35,27 @@ class SituationGain:
     params: Params  # recommended there
     changed: Params  # those that are not as in the default
     gains: dict[str, Gain]  # of each metric, by forecast; empty while too little is known, and for the default
-    knobs: dict[str, float]  # share of the gain of each knob that moved, largest first; below 0: it takes some away
+    knobs: KnobShares  # which of the changes the gain comes from
     margins: dict[str, Margin] = field(default_factory=dict)  # how far the settings keep metrics from their limits
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON; `words` is the sentence."""
         gains = {name: {**gain.to_json(), "words": expected_words(gain)} for name, gain in self.gains.items()}
-        return {**asdict(self), "gains": gains, "words": str(self)}
+        return {**asdict(self), "gains": gains, "knobs": self.knobs.to_json(), "words": str(self)}
 
     def __str__(self) -> str:
         """In words.
 
         >>> gain = Gain("share", 0.56, 0.5, 0.61)
         >>> print(SituationGain("qps about 900", 3, {}, {"cache": 40, "n": 4}, {"cache": 40, "n": 4}, {"ms": gain},
-        ...     {"cache": 0.99, "n": 0.01}))
-        qps about 900: cache=40 n=4; ms 56% better (50 to 61%), from cache 99%; n no effect
+        ...     KnobShares({"cache": 1.0}, ("n",))))
+        qps about 900: cache=40 n=4; ms 56% better (50 to 61%), from cache 100%; no effect shown: n
         """
         if not self.changed:
             return printable(f"{self.label}: the default")
         told = f"{self.label}: {settings_words(self.changed)}"
         gains = ", ".join(f"{name} {expected_words(gain)}" for name, gain in self.gains.items())
-        parts = [told, *([gains] if gains else [])]
-        return printable("; ".join(parts) + (f", from {knob_words(self.knobs)}" if self.knobs and gains else ""))
+        return printable("; ".join([told, *([with_knobs(gains, self.knobs)] if gains else [])]))
 
 
 def expected_words(gain: Gain) -> str:
@@ -68,29 +63,36 @@ def expected_words(gain: Gain) -> str:
 
     >>> [expected_words(Gain("share", 0.2, low, 0.3)) for low in (0.1, -0.1)]
     ['20% better (10 to 30%)', '20% better (not sure: 10% worse to 30% better)']
+    >>> expected_words(Gain("share", -20.0, -22.0, -18.0))
+    '21 times the default (19 to 23 times)'
     """
+
+    def times(x: float) -> float:
+        """The ratio to the default."""
+        return 1.0 + x if gain.maximised else 1.0 - x
 
     def size(x: float) -> str:
         return f"{abs(x):.0%}" if gain.kind == "share" else f"{abs(x):.3g}"
 
     def signed(x: float) -> str:
+        if gain.kind == "share" and times(x) >= TIMES_FROM:
+            return f"{times_words(times(x))} the default"
         return f"{size(x)} {'better' if x >= 0.0 else 'worse'}"
 
     if gain.low is None or gain.high is None:
         return signed(gain.value)
     if gain.outcome == "open":
         return f"{signed(gain.value)} (not sure: {signed(gain.low)} to {signed(gain.high)})"
+    if gain.kind == "share" and times(gain.value) >= TIMES_FROM:
+        low, high = sorted(map(times, (gain.low, gain.high)))
+        return f"{signed(gain.value)} ({times_words(low).removesuffix(' times')} to {times_words(high)})"
     low, high = sorted(map(abs, (gain.low, gain.high)))
     return f"{signed(gain.value)} ({size(low).rstrip('%')} to {size(high)})"
 
 
-def knob_words(knobs: Mapping[str, float]) -> str:
-    """Whose moves a gain comes from: "cache 80%, threads 20%; codec no effect"."""
-    moved = [f"{name} {share:.0%}" for name, share in knobs.items() if abs(share) >= NO_EFFECT]
-    idle = [name for name, share in knobs.items() if abs(share) < NO_EFFECT]
-    more = len(moved) - MOST_KNOBS_SAID
-    told = ", ".join(moved[:MOST_KNOBS_SAID]) + (f" and {more} more" if more > 0 else "")
-    return told + (f"; {', '.join(idle)} no effect" if idle else "")
+def with_knobs(gains: str, knobs: KnobShares) -> str:
+    """Gains in words, with the knobs that they come from."""
+    return f"{gains}{', ' if knobs.shares else '; '}{knobs}" if str(knobs) else gains
 
 
 class SituationOracle(NamedTuple):
@@ -122,7 +124,7 @@ def situation_gains(
         label = context_words(own, varying[:NAMES_IN_LABEL]) if len(members) < len(decoded) else ""
         changed = {name: value for name, value in recommended[typical].items() if default.get(name) != value}
         gains = gains_at(belief, contexts[typical], points[typical]) if changed else {}
-        knobs = knob_shares(belief, contexts[typical], points[typical]) if gains else {}
+        knobs = knob_shares(belief, contexts[typical], points[typical]) if gains else KnobShares()
         context, params = decoded[typical], recommended[typical]
         margins = belief.margins(contexts[typical], points[typical])
         found.append(
@@ -149,7 +151,7 @@ def lost_without_context(belief: SituationOracle, contexts: Sequence[Array], met
             return None
         sign = belief.signs[metric]
         losses.append([sign * (math.log(one.mean) - math.log(own.mean)) for one in known])
-        deviations.append([math.hypot(_deviation(one) / one.mean, _deviation(own) / own.mean) for one in known])
+        deviations.append([math.hypot(deviation(one) / one.mean, deviation(own) / own.mean) for one in known])
     means = np.mean(losses, axis=0)
     best = int(means.argmin())
     mean, half = float(means[best]), NORMAL_95 * float(np.mean(deviations, axis=0)[best])
@@ -178,58 +180,17 @@ def gains_at(belief: SituationOracle, context: Array, point: Array) -> dict[str,
     return {name: _gain(levels[name], own[name], better, belief.signs[name], belief.scales[name]) for name in goals}
 
 
-def knob_shares(belief: SituationOracle, context: Array, point: Array) -> dict[str, float]:
-    """The share of each knob that moved in what a point gains on the default, largest first; else {}."""
-    places, at = {}, 0
-    for name, knob in belief.knobs.items():
-        wide = 2 if isinstance(knob, Auto) else 1
-        places[name], at = slice(at, at + wide), at + wide
-    moved = [name for name, own in places.items() if not np.array_equal(point[own], belief.default[own])]
-    known: dict[frozenset[str], float] = {}
-
-    def loss(names: frozenset[str]) -> float:
-        if names not in known:
-            mixed = belief.default.copy()
-            for name in names:
-                mixed[places[name]] = point[places[name]]
-            expected = belief.expect(context, mixed)
-            known[names] = math.nan if expected is None else expected.mean
-        return known[names]
-
-    everything, nothing = frozenset(moved), frozenset[str]()
-    total = loss(nothing) - loss(everything)
-    if not moved or not total > 0.0:
-        return {}
-    if len(moved) <= MOST_ORDERED:
-        effects = {name: _shapley(loss, name, moved) for name in moved}
-    else:
-        effects = {
-            name: 0.5 * (loss(nothing) - loss(frozenset([name])) + loss(everything - {name}) - loss(everything))
-            for name in moved
-        }
-    whole = sum(effects.values()) or 1.0
-    return dict(sorted(((name, effect / whole) for name, effect in effects.items()), key=lambda item: -item[1]))
-
-
-def _shapley(loss: Callable[[frozenset[str]], float], name: str, moved: Sequence[str]) -> float:
-    others, total = [other for other in moved if other != name], 0.0
-    for size in range(len(others) + 1):
-        for before in combinations(others, size):
-            total += (loss(frozenset(before)) - loss(frozenset([*before, name]))) / math.comb(len(others), size)
-    return total / len(moved)
-
-
 def _gain(default: Expected, own: Expected, better: float | None, sign: float, scale: str) -> Gain:
     """What `own` gains on the default, with an interval of 95%."""
     by_factors = scale == "log" and min(default.mean, own.mean) > 0.0
     if by_factors:
         mean = sign * (math.log(default.mean) - math.log(own.mean))
-        otherwise = math.hypot(_deviation(default) / default.mean, _deviation(own) / own.mean)
+        otherwise = math.hypot(deviation(default) / default.mean, deviation(own) / own.mean)
         half = NORMAL_95 * believed_deviation(mean, better, otherwise)
         value, low, high = (share_of(sign, x) for x in (mean, mean - half, mean + half))
         return Gain("share", value, low, high, sign < 0.0)
     mean = sign * (default.mean - own.mean)
-    half = NORMAL_95 * believed_deviation(mean, better, math.hypot(_deviation(default), _deviation(own)))
+    half = NORMAL_95 * believed_deviation(mean, better, math.hypot(deviation(default), deviation(own)))
     unit = abs(default.mean)
     if default.mean * own.mean <= 0.0:  # a share says nothing
         return Gain("difference", mean, mean - half, mean + half, sign < 0.0)
@@ -237,7 +198,3 @@ def _gain(default: Expected, own: Expected, better: float | None, sign: float, s
     if default.mean > 0.0:
         low, high = of_positive(low, high, sign)
     return Gain("share", mean / unit, low, high, sign < 0.0)
-
-
-def _deviation(expected: Expected) -> float:
-    return 0.5 * (expected.high - expected.low) / NORMAL_90

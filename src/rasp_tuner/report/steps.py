@@ -14,6 +14,7 @@ from rasp_tuner.report.history import AFTER, History, Row
 from rasp_tuner.space import Auto, Float, Knob, Space
 from rasp_tuner.space.numbers import MOST_DIGITS
 from rasp_tuner.types import Explanation
+from rasp_tuner.types.explanation import chosen_by
 
 Decoder = Callable[[Array], dict[str, Any] | list[Any]]  # a context [d_c] -> its values
 
@@ -89,7 +90,7 @@ def _reasons(why: Explanation, sign: float) -> dict[str, Any]:
 
     return {
         "failure": why.failure,
-        "chosen_by": why.source,
+        "chosen_by": chosen_by(why.source),
         "expert": why.expert or None,
         "expected": own(why.predicted),
         "deviation": why.deviation,

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from rasp_tuner.base.checks import one_of
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.storage.store import KeyRow, Store
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -80,8 +81,7 @@ class ApiKeys:
 
 def create_key(store: Store, scope: str, study: str | None = None, label: str = "") -> tuple[str, KeyRow]:
     """A new key, shown only now, and its row."""
-    if scope not in SCOPES:
-        raise InvalidValue(f"scope must be one of {list(SCOPES)}, got {scope!r}")
+    one_of("scope", scope, SCOPES)
     if study is not None and not re.fullmatch(NAME_PATTERN, study):
         raise InvalidValue(f"study must be a study's name, got {study!r}")
     if len(label) > 128 or not label.isprintable():

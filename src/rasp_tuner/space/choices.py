@@ -7,7 +7,7 @@ from types import NoneType
 
 import numpy as np
 
-from rasp_tuner.base.checks import show
+from rasp_tuner.base.checks import flag, show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.numbers import clamp
 from rasp_tuner.space.values import Value, When, checked_when, plain_value
@@ -32,8 +32,7 @@ class Categorical:
     def __init__(self, choices: Sequence[Value], ordered: bool = False, *, when: When | None = None) -> None:
         if isinstance(choices, (str, bytes)) or not isinstance(choices, Sequence):
             raise InvalidSpace(f"Categorical choices must be a list, got {show(choices)}")
-        if not isinstance(ordered, bool):
-            raise InvalidSpace(f"Categorical ordered must be True or False, got {show(ordered)}")
+        flag("Categorical ordered", ordered, InvalidSpace)
         checked = tuple(plain_value("Categorical choices", choice) for choice in choices)
         object.__setattr__(self, "choices", checked)
         object.__setattr__(self, "ordered", ordered)

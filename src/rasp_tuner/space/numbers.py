@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 
-from rasp_tuner.base.checks import number, show, whole
+from rasp_tuner.base.checks import flag, number, show, whole
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space.values import Value, When, checked_when, number_from
 
@@ -300,8 +300,7 @@ def check_box(kind: str, low: float, high: float) -> None:
 
 
 def _check_scale(kind: str, log: object, step: object) -> None:
-    if not isinstance(log, bool):
-        raise InvalidSpace(f"{kind} log must be True or False, got {show(log)}")
+    flag(f"{kind} log", log, InvalidSpace)
     if log and step is not None:
         raise InvalidSpace(f"{kind} takes log=True or a step, not both, got {step=}")
 

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rasp_tuner.space import Knob, Value
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.changed_space import may_go_on, own_folder
 from rasp_tuner.tune.context_sources import ContextValue
+from rasp_tuner.tune.function_name import function_name
 from rasp_tuner.tune.knob_shares import Shares, check_knobs
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.measure import placeholder_values, runner_of
@@ -61,15 +63,16 @@ def tune(
               cpu_s are measured, others come from the mapping that the function returns (or from the number, if it
               returns one); by default {"time_s": "min"}
     contexts  name -> a function without arguments, or words such as "time:hour"
+    name      of the study; by default the function's, and of a lambda its file and line, as in bench-line-12
     steps     settings to measure; `time`, such as "10m", ends it earlier
     final     pairs of the final comparison in each situation; 0 for none
     out       folder of the study, by default rasp-tune/NAME; the same call again goes on where it was stopped
     """
     readers = {key: read for key, read in (contexts or {}).items() if callable(read)}
-    module, qualified = getattr(function, "__module__", ""), getattr(function, "__qualname__", "function")
+    own = function_name(function)
     fields = {
-        "name": name or qualified.rpartition(".")[2].strip("<>"),
-        "call": f"{module}:{qualified}",
+        "name": name or own.name,
+        "call": own.call,
         "knobs": _named("knobs", knobs),
         "default": _named("default", default),
         "metrics": _named("metrics", metrics),
@@ -81,7 +84,8 @@ def tune(
     }
     limits = StopRules.parse({"steps": steps, "time": time, "final": final})
     folder = Path(out) if out is not None else None
-    return run_study(build_study(fields), limits, folder, fresh, Progress(quiet=quiet), function, readers)
+    study = replace(build_study(fields), named=name is not None)
+    return run_study(study, limits, folder, fresh, Progress(quiet=quiet), function, readers)
 
 
 def run_study(
@@ -105,8 +109,7 @@ def run_study(
             while not session.is_over(limits):
                 session.step()
                 progress.step(session, limits)
-                if not warned and (warned := len(session.runs) >= NOISE_FROM_RUNS and session.noise() is not None):
-                    _warn_of_noise(session, progress)
+                warned = warned or (len(session.runs) >= NOISE_FROM_RUNS and _warned_of_noise(session, progress))
                 if not told and (told := session.left_behind > 0):
                     progress.say(_left_behind_words(session.left_behind))
             progress.close()
@@ -157,11 +160,14 @@ def _named(field: str, given: object) -> dict[str, Any]:
     return dict(given or {})
 
 
-def _warn_of_noise(session: Session, progress: Progress) -> None:
-    """Say so where equal runs differ so much that little can be shown, and what would help."""
+def _warned_of_noise(session: Session, progress: Progress) -> bool:
+    """Say so where equal runs differ so much that little can be shown, and what would help; whether it did.
+
+    Of few equal runs some are alike by chance, so it is asked again after every run.
+    """
     noise, study = session.noise() or 0.0, session.study
     if noise < EXTREME_NOISE:
-        return
+        return False
     wall = study.metrics[study.objective].kind == "wall" and study.command is not None
     advice = ["measure CPU time with --metric cpu_s:min"] if wall else []
     advice += [f"take the median of more runs with --repeats {max(3, 2 * study.repeats + 1)}"]
@@ -170,6 +176,7 @@ def _warn_of_noise(session: Session, progress: Progress) -> None:
         f"note: {study.objective} differs by {percent:.0f}% between runs of the same settings, so only large gains can"
         f" be shown: {', or '.join(advice)}"
     )
+    return True
 
 
 def _finish(session: Session, limits: StopRules, place: Path, progress: Progress) -> TuneResult:

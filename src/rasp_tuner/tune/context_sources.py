@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from rasp_tuner.base.checks import show
+from rasp_tuner.base.checks import one_of, show
 from rasp_tuner.contexts import Category, ContextKind, Name, Number, TimeOfDay, Weekday
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import Value
@@ -75,8 +75,8 @@ def context_of(name: str, source: object) -> ContextSource:
     kind, colon, detail = source.partition(":")
     if not colon or kind not in KINDS:
         kind, detail = "command", source
-    if kind == "time" and detail not in TIME_PARTS:
-        raise InvalidSpace(f"context {name!r}: time must be one of {', '.join(TIME_PARTS)}, got {show(detail)}")
+    if kind == "time":
+        one_of(f"context {name!r}: time", detail, TIME_PARTS, InvalidSpace)
     return ContextSource(kind, detail, declared)
 
 

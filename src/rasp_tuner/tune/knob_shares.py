@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.page.words import value_words
+from rasp_tuner.page.words import TIMES_FROM, times_words, value_words
 from rasp_tuner.report.paired import Effect
 from rasp_tuner.space import Categorical, Params, Value
 from rasp_tuner.tune.loop import Session
@@ -66,13 +66,13 @@ def change_words(change: float) -> str:
     """A change of a metric: percent, or a factor where percent would be long.
 
     >>> [change_words(x) for x in (-0.551, 0.3, -0.987, 11.0, -0.004)]
-    ['-55%', '+30%', '-98.7%', 'x 12', 'under 1%']
+    ['-55%', '+30%', '-98.7%', '12 times', 'under 1%']
     """
     percent = 100.0 * change
     if abs(percent) < 100.0 * IDLE:
         return "under 1%"
-    if percent >= 300.0:
-        return f"x {1.0 + change:.2g}"
+    if 1.0 + change >= TIMES_FROM:
+        return times_words(1.0 + change)
     return f"{percent:+.0f}%" if 9.95 <= abs(percent) < 95.0 or percent > 0.0 else f"{percent:+.1f}%"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rasp_tuner.gain.versus_default import LARGEST_LOG, LEVEL
-from rasp_tuner.page.words import number_words
+from rasp_tuner.page.words import TIMES_FROM, number_words, times_words
 from rasp_tuner.report.paired import Effect, effect
 from rasp_tuner.tune.metric_sources import MetricSource
 from rasp_tuner.tune.paired_comparison import PairedRun
@@ -118,19 +118,27 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
     'faster by 85.7% (85.6 to 85.8%)'
     >>> effect_words(Effect("ratio", 0.99, 0.93, 1.04, 20), "min", True, False)
     'no difference can be shown: between 7.0% faster and 4.0% slower'
+    >>> effect_words(Effect("ratio", 21.2, 19.8, 22.7, 20), "max", False, False)
+    'higher: 21 times the default (20 to 23)'
+    >>> effect_words(Effect("ratio", 1.5, 0.93, 4.04, 20), "min", True, False)
+    'no difference can be shown: between 7.0% faster and 4 times the default'
     """
     lower, higher = ("better", "worse") if several else ("faster", "slower") if is_time else ("lower", "higher")
     if not found.is_clear:
         if not math.isfinite(found.low + found.high) or found.kind == "difference":
             return f"no difference can be shown ({found.pairs} pair{'s' * (found.pairs != 1)})"
-        return (
-            f"no difference can be shown: between {_share(1 - found.low)} {lower} and {_share(found.high - 1)} {higher}"
-        )
+        most = f"{times_words(found.high)} the default"
+        if found.high < TIMES_FROM:
+            most = f"{_share(found.high - 1)} {higher}"
+        return f"no difference can be shown: between {_share(1 - found.low)} {lower} and {most}"
     word = lower if found.value < found.neutral else higher
     keep = KEEP if (found.value < found.neutral) != (direction == "min") else ""
     if found.kind == "difference":
         sizes = sorted(abs(x) for x in (found.low, found.high))
         return f"{keep}{word} by {number_words(abs(found.value))} ({' to '.join(map(number_words, sizes))})"
+    if found.value >= TIMES_FROM:
+        ends = " to ".join(times_words(x).removesuffix(" times") for x in (found.low, found.high))
+        return f"{keep}{word}: {times_words(found.value)} the default ({ends})"
     low, high = sorted(abs(x - 1.0) for x in (found.low, found.high))
     fine = _share(low) == _share(high) and _share(low, True) != _share(
         high, True

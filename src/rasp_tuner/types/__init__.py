@@ -4,6 +4,7 @@ from typing import Literal
 
 from rasp_tuner.history.revisits import Revisit
 from rasp_tuner.types.explanation import Explanation, Outlook, Path, Why
+from rasp_tuner.types.knob_shares import KnobShares
 from rasp_tuner.types.metric import LIMIT_KEPT, Direction, Limit, Margin, Metric, Scale
 from rasp_tuner.types.nouns import Budget, Slots, Suggestion
 
@@ -15,6 +16,7 @@ __all__ = [
     "Direction",
     "Explanation",
     "Goal",
+    "KnobShares",
     "Limit",
     "Margin",
     "Metric",

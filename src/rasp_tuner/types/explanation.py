@@ -7,14 +7,15 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.history.revisits import Revisit
+from rasp_tuner.page.words import TIMES_FROM, times_words
 from rasp_tuner.space import Params, Value
+from rasp_tuner.types.knob_shares import KnobShares
 from rasp_tuner.types.metric import Direction
 
 Path = Literal["pending", "fast", "slow", "restated"]
 NEW = 0.7  # novelty above which a situation is called new, and the likeness above which it is known
 SHOWN_CHANGES = 8  # knobs named
 SHOWN_VALUES = 4  # of a context
-NO_EFFECT = 0.02  # of the gain: less is said to be none
 REASONS = {  # by what an engine calls the kind of candidate that won
     "best known": "it is the best known here",
     "predicted optimum": "it is expected to be the best here",
@@ -26,17 +27,19 @@ REASONS = {  # by what an engine calls the kind of candidate that won
     "recommendation (frozen)": "the tuner is frozen: the best known runs, and nothing is tried",
     "default (the latest runs were stopped)": "the latest runs had to be stopped",
     "one knob moved": "it shows what one knob does",
-    "first probe": "it shows what one knob does",
     "a value that did not run here yet": "a knob has a value that did not run here yet",
     "something new": "it did not run yet, and may be the best",
     "once more, to be sure": "it ran well, and another run makes that sure",
     "several knobs moved": "it shows what several knobs do together",
     "a move nearby": "it may be better than the best known",
-    "probe near it": "it may be better than the best known",
     "best known that keeps the limits": "it is the best known that keeps the limits",
     "a random point: all so far failed": "all runs so far failed, so it is drawn at random",
     "the current point: nothing is known yet": "nothing is known yet",
 }
+PLAIN_SOURCES = {
+    "first probe": "one knob moved",
+    "probe near it": "a move nearby",
+}  # engine: table
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class Explanation:
     limits: tuple[str, ...] = ()  # how far it keeps each metric from its limit, in words; while it waits
     seen: Revisit | None = None  # earlier visits to this situation; None of a first one, and where steps are not kept
     context: dict[str, Any] | list[Any] | None = None  # that was asked for; None where it is not on record
-    knobs: dict[str, float] = field(default_factory=dict)  # share of each in the expected gain; while it waits
+    knobs: KnobShares = field(default_factory=KnobShares)  # which knobs the expected gain comes from; while it waits
 
     def explanation(self) -> "Explanation":
         """Itself: the reasons of a suggestion come to this when somebody asks."""
@@ -211,8 +214,20 @@ def _why(why: Explanation) -> str:
     return f"Chosen because {reason}{_forecast(why)}."
 
 
+def chosen_by(source: str) -> str:
+    """A kind of candidate as tables name it.
+
+    >>> chosen_by("probe near it"), chosen_by("best known")
+    ('a move nearby', 'best known')
+    """
+    for own, plain in PLAIN_SOURCES.items():
+        source = source.replace(own, plain)
+    return source
+
+
 def _reason(source: str) -> str:
     """The reason behind a kind of candidate, with what was added to it in brackets or after a comma."""
+    source = chosen_by(source)
     if source in REASONS:
         return REASONS[source]
     if source.startswith("stay: "):
@@ -234,6 +249,8 @@ def _forecast(why: Explanation) -> str:
         return told
     if why.metric is not None and why.predicted * why.level > 0.0:  # of others a share says nothing
         share = why.predicted / why.level - 1.0
+        if share + 1.0 >= TIMES_FROM:
+            return f"{told}, {times_words(share + 1.0)} the default's {_own(why, why.level)}"
         return f"{told}, {abs(share):.0%} {'less' if share < 0.0 else 'more'} than the default's {_own(why, why.level)}"
     return f"{told}, where the default would give {_own(why, why.level)}"
 
@@ -264,12 +281,9 @@ def _stop(why: Explanation) -> str:
 
 def _knobs(why: Explanation) -> str:
     """Which knobs the expected gain comes from."""
-    if len(why.knobs) < 2:
+    if len(why.knobs.shares) + len(why.knobs.not_shown) < 2:
         return ""
-    moved = [f"{name} {share:.0%}" for name, share in why.knobs.items() if abs(share) >= NO_EFFECT]
-    idle = [name for name, share in why.knobs.items() if abs(share) < NO_EFFECT]
-    parts = [*([f"from {', '.join(moved)}"] if moved else []), *([f"none from {', '.join(idle)}"] if idle else [])]
-    return f"What it is expected to gain comes {'; '.join(parts)}."
+    return f"What it is expected to gain comes {why.knobs}." if why.knobs.shares else f"Of its knobs {why.knobs}."
 
 
 def _situation(why: Explanation) -> str:

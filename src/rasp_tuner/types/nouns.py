@@ -41,7 +41,7 @@ class Budget:
 
     def __str__(self) -> str:
         text = (
-            f"Exploring may cost {self.share:.1%} more than the default. In {self.steps:,} steps it lost"
+            f"Exploring may cost {self.share:.1%} more than the default. So far it lost"
             f" {_runs(self.spent)} runs of the default and won {_runs(self.earned)}, as far as is known today; a single"
             f" run counts for two at most. It may still lose {_runs(max(self.left, 0.0))}."
         )

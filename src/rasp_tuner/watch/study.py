@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from rasp_tuner.base.checks import number, show, whole
+from rasp_tuner.base.checks import number, one_of, show, whole
 from rasp_tuner.contexts import kind_json
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.presets import BUDGET
@@ -117,7 +117,7 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
     word = "skip" if isinstance(missing, float) else missing
     contexts = {name: context_query(name, spec, word) for name, spec in table(fields, "contexts").items()}
     window_s = seconds("window", fields.get("window", "1m")) or 0.0
-    name = str(fields.get("name") or "watch")
+    name, usual_exit = str(fields.get("name") or "watch"), "default" if contexts else "keep"
     study = WatchStudy(
         name=name,
         prometheus=_prometheus(table(fields, "prometheus")),
@@ -136,9 +136,9 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
         holdout=_share("holdout", fields.get("holdout", 0.1), none=True),
         violations=whole("violations", fields.get("violations", 3), 1, 1000, InvalidSpace),
         budget=_budget(fields.get("budget", BUDGET)),
-        when_spent=_word("when_spent", fields.get("when_spent", "rollback"), ("rollback", "exploit")),
-        on_change=_word("on_change", fields.get("on_change", "learn"), ("learn", "skip")),
-        on_exit=_word("on_exit", fields.get("on_exit", "default" if contexts else "keep"), ("keep", "default")),
+        when_spent=one_of("when_spent", fields.get("when_spent", "rollback"), ("rollback", "exploit"), InvalidSpace),
+        on_change=one_of("on_change", fields.get("on_change", "learn"), ("learn", "skip"), InvalidSpace),
+        on_exit=one_of("on_exit", fields.get("on_exit", usual_exit), ("keep", "default"), InvalidSpace),
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
         max_change=fields.get("max_change"),
         look_every_s=_look_every(fields.get("look_every"), window_s),
@@ -162,7 +162,7 @@ def _check_places(fields: Mapping[str, Any]) -> None:
 
 
 def check_mode_word(given: object) -> Mode:
-    return cast(Mode, _word("mode", given, MODES))
+    return cast(Mode, one_of("mode", given, MODES, InvalidSpace))
 
 
 def _prometheus(fields: Mapping[str, Any]) -> Prometheus:
@@ -214,9 +214,3 @@ def _budget(given: object) -> float | None:
     if given is True or (share := number("budget", given, InvalidSpace)) < 0.0:
         raise InvalidSpace(f"budget must be a share of the default's loss such as 0.02, or false, got {show(given)}")
     return share
-
-
-def _word(field: str, given: object, words: tuple[str, ...]) -> Any:
-    if given not in words:
-        raise InvalidSpace(f"{field} must be one of {', '.join(words)}, got {show(given)}")
-    return given

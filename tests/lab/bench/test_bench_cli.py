@@ -31,7 +31,7 @@ def test_bench_then_report(tmp_path):
     )
     assert json.loads((tmp_path / "summary.json").read_text())["T20"]["geometric_mean"]["static"] == 1.0
     assert json.loads(rasp(*words, "--json").stdout) == json.loads((tmp_path / "summary.json").read_text())
-    assert rasp("report", str(tmp_path)).exit_code == 0
+    assert rasp("bench-report", str(tmp_path)).exit_code == 0
     assert (tmp_path / "report.html").is_file()
 
 
@@ -110,7 +110,7 @@ def test_mistakes_are_said_in_one_line(tmp_path):
         ("bench", "--agents", "nobody", "--out", str(tmp_path)),
         ("bench", "--engine", "abacus", "--out", str(tmp_path)),
         ("bench", "--jobs", "0", "--out", str(tmp_path)),
-        ("report", str(tmp_path / "nowhere")),
+        ("bench-report", str(tmp_path / "nowhere")),
     ):
         result = rasp(*words)
         assert result.exit_code == 1, words

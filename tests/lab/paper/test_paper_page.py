@@ -9,7 +9,7 @@ from rasp_lab.bench.analysis.metrics import Runs
 from rasp_lab.bench.domains import STREAMS, SYNTHETIC
 from rasp_lab.bench.runner.protocol import Cell
 from rasp_lab.bench.runner.timing import DOMAIN, StepTimes
-from rasp_lab.pages import csv_tables, origin
+from rasp_lab.pages import csv_tables, marked, origin
 from rasp_lab.paper import __main__ as command
 from rasp_lab.paper import earlier, page, plan, tables
 from rasp_tuner.errors import InvalidValue
@@ -87,7 +87,7 @@ def test_repaired_is_judged_on_odd_seeds_and_unseen_domains_are_marked():
 
 def test_the_measured_part_takes_the_place_of_the_one_before(tmp_path):
     target = tmp_path / "PAPER.md"
-    target.write_text(f"# Title\n\nBefore.\n\n{page.START}\noutdated\n{page.END}\n\nAfter.\n")
+    target.write_text(f"# Title\n\nBefore.\n\n{page.START}\noutdated\n{marked.END}\n\nAfter.\n")
     found = tables.of_runs(ENOUGH, TIMES)
     page.write(found, tables.verdict(ENOUGH, TIMES), target)
     once = target.read_text()
@@ -112,7 +112,7 @@ def test_the_page_in_the_repository_is_that_of_its_tables():
         name: csv_tables.read(folder / f"{name}.csv") for name in tables.FILES if (folder / f"{name}.csv").exists()
     }
     assert {"readings", "bridge", "repaired"} <= set(known)
-    measured = text.partition(page.START)[2].partition(page.END)[0]
+    measured = text.partition(page.START)[2].partition(marked.END)[0]
     for name in ("readings", "bridge"):
         for row in known[name][1]:
             assert f"| {' | '.join(row)} |" in measured, row

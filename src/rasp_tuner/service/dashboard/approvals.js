@@ -75,6 +75,8 @@ function where(context) {
 
 function stake({ stop, level }) {
   if (stop === null) return "No stop: the run goes on to its end.";
-  const more = level > 0 ? `, ${Math.round((stop / level - 1) * 100)}% above what the default comes to` : "";
+  const ratio = stop / level;
+  const far = ratio >= 3 ? `${value(Math.round(ratio * 10) / 10)} times` : `${Math.round((ratio - 1) * 100)}% above`;
+  const more = level > 0 ? `, ${far} what the default comes to` : "";
   return `The run should be ended at ${value(stop)}${more}.`;
 }

@@ -184,8 +184,8 @@ class Card {
     );
     const knobs = Object.keys(study.space).length;
     write(this.about, `${metrics.join(", ")} · ${knobs} ${knobs === 1 ? "knob" : "knobs"}`);
-    const failed = study.failures ? ` · ${whole(study.failures)} failed` : "";
-    write(this.facts, `${whole(study.learned)} learned · ${whole(study.pending)} pending${failed}`);
+    const failed = study.failures ? `, of which ${whole(study.failures)} failed` : "";
+    write(this.facts, `${whole(study.learned)} learned${failed} · ${whole(study.pending)} pending`);
     write(this.when, study.last_event_at ? ago(study.last_event_at, Date.now() / 1000) : "nothing yet");
     const gain = study.versus_default?.gain;
     write(this.gain, !gain ? "" : verdict(gain) === "open" ? "not clear yet" : inWords(gain));

@@ -3,18 +3,11 @@
 import { h } from "./dom.js";
 import { shown } from "./suggestions.js";
 
-const COLUMNS = ["Situation", "Use", "Expected against the default", "Comes from"];
-const NO_EFFECT = 0.02; // of the gain: less is said to be none
+const COLUMNS = ["Situation", "Use", "Expected against the default", "Which knobs"];
 
 function settings(changed) {
   const texts = Object.entries(changed).map(([name, value]) => `${name} ${shown(value)}`);
   return texts.length ? texts.join(", ") : "the default";
-}
-
-function knobs(shares) {
-  return Object.entries(shares)
-    .map(([name, share]) => (Math.abs(share) < NO_EFFECT ? `${name} no effect` : `${name} ${Math.round(100 * share)}%`))
-    .join(", ");
 }
 
 export class Recommended {
@@ -40,13 +33,13 @@ export class Recommended {
 
   show({ situations }) {
     this.element.hidden = situations.length === 0;
-    const rows = situations.map(({ label, changed, gains, knobs: shares }) => [
+    const rows = situations.map(({ label, changed, gains, knobs }) => [
       label,
       settings(changed),
       Object.entries(gains)
         .map(([name, { words }]) => `${name}: ${words}`)
         .join("; ") || "–",
-      knobs(shares) || "–",
+      knobs.words || "–",
     ]);
     const key = JSON.stringify(rows);
     if (key === this.key) return;

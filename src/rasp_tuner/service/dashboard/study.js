@@ -20,7 +20,7 @@ import { waiting } from "./waiting.js";
 
 const LEAST_MS = 700; // between two fetches of the same thing
 const REST_MS = 30_000; // hidden so long, the page lets go of its connection: a browser has only six to a server
-const TILES = ["Learned", "Situation", "Pending", "Failed", "Late", "Expired"];
+const TILES = ["Learned", "Of them failed", "Situation", "Pending", "Late", "Expired"];
 const STATES = {
   waiting: "Waiting for the first tell",
   suggestions: "Learning",
@@ -246,7 +246,7 @@ class StudyPage {
     this.showAlerts();
     this.waiting.hidden = learned > 0;
     for (const part of [this.charts, this.range, this.gains, this.glance]) part.element.hidden = learned === 0;
-    const shown = { Learned: learned, Pending: pending, Failed: failures, Late: late, Expired: expired };
+    const shown = { Learned: learned, "Of them failed": failures, Pending: pending, Late: late, Expired: expired };
     for (const [label, count] of Object.entries(shown)) write(this.stats.get(label), whole(count));
     this.gains.show(this.view);
     this.glance.show(this.view);

@@ -70,7 +70,7 @@ class Incoming:
 
 
 @dataclass(slots=True, eq=False)
-class Exchange:
+class OpenRequest:
     """A request and its answer."""
 
     request: Request
@@ -104,8 +104,8 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._address = "unknown"
         self._incoming: Incoming | None = None  # None while the client waits for us
-        self._receiving: Exchange | None = None  # the request that is being parsed, from its head on
-        self._unanswered: deque[Exchange] = deque()
+        self._receiving: OpenRequest | None = None  # the request that is being parsed, from its head on
+        self._unanswered: deque[OpenRequest] = deque()
         self._is_ending = False  # nothing more is parsed
         self._lingers_for = 0  # bytes that may come after the last answer
         self._idle_since: float | None = None  # when the latest answer was sent, if nothing has come since
@@ -224,7 +224,7 @@ class HttpConnection(asyncio.Protocol):
         if exchange.route is None or exchange.route.method != "POST" or exchange.expects_continue:
             self._advance()
 
-    def _exchange(self) -> Exchange:
+    def _exchange(self) -> OpenRequest:
         """What the head of a request says."""
         parser, url = self._parser, httptools.parse_url(self._url)
         path = url.path.decode("ascii")
@@ -237,7 +237,7 @@ class HttpConnection(asyncio.Protocol):
             self._address,
         )
         is_old = parser.get_http_version() == "1.0"
-        exchange = Exchange(request, parser.should_keep_alive() and not is_old, not is_old)
+        exchange = OpenRequest(request, parser.should_keep_alive() and not is_old, not is_old)
         exchange.expects_continue = self._headers.get(b"expect", b"").lower() == b"100-continue"
         return exchange
 
@@ -280,7 +280,7 @@ class HttpConnection(asyncio.Protocol):
             exchange.expects_continue = False
             self._transport.write(CONTINUE)
 
-    async def _answer(self, exchange: Exchange) -> None:
+    async def _answer(self, exchange: OpenRequest) -> None:
         try:
             response = exchange.refusal
             if response is None and exchange.route is not None:
@@ -294,7 +294,7 @@ class HttpConnection(asyncio.Protocol):
             self._release(exchange)
             self._finish(exchange)
 
-    def _finish(self, exchange: Exchange) -> None:
+    def _finish(self, exchange: OpenRequest) -> None:
         """Go on to the next request, or end the connection after the last."""
         exchange.is_answered = True
         self._unanswered.popleft()
@@ -307,11 +307,11 @@ class HttpConnection(asyncio.Protocol):
             if self._unanswered:
                 self._advance()
 
-    def _release(self, exchange: Exchange) -> None:
+    def _release(self, exchange: OpenRequest) -> None:
         if exchange.request.held is not None:
             exchange.request.held.release()
 
-    async def _send(self, response: Response, exchange: Exchange) -> None:
+    async def _send(self, response: Response, exchange: OpenRequest) -> None:
         exchange.keeps_alive &= not response.closes
         is_head, closes = exchange.request.method == "HEAD", not exchange.keeps_alive
         await self._can_write.wait()
@@ -362,7 +362,7 @@ class HttpConnection(asyncio.Protocol):
         exchange = self._receiving
         if exchange is None:
             request = Request("GET", "", b"", b"", {}, self._address)
-            exchange = Exchange(request, keeps_alive=False)
+            exchange = OpenRequest(request, keeps_alive=False)
             self._unanswered.append(exchange)
         if not exchange.is_begun:
             exchange.refusal = _words(400, words)

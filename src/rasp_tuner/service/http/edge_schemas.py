@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from rasp_tuner.answer_models import ContextValues, Gain, LazyModel, Number, Word
+from rasp_tuner.answer_models import ContextValues, GainAnswer, LazyModel, Number, Word
 from rasp_tuner.records.outcome_sum import MOST_RUNS, MOST_SUM_CONTEXTS
 from rasp_tuner.service.http.context_schemas import StrictModel
 from rasp_tuner.service.http.schemas import CONTEXT_EXAMPLE, ParamsField
@@ -73,7 +73,7 @@ class FlagdFile(LazyModel):
 class MeasuredEdge(LazyModel):
     runs: int = Field(description="At edges, of the latest.")
     default_runs: int = Field(description="Of them, those that ran the default.")
-    metrics: dict[str, Gain]
+    metrics: dict[str, GainAnswer]
     words: str
 
 

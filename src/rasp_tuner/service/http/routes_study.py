@@ -4,7 +4,7 @@ import functools
 from collections.abc import Awaitable
 from typing import Any
 
-from rasp_tuner.answer_models import WhatIf
+from rasp_tuner.answer_models import WhatIfAnswer
 from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.http.route import EVENT_STREAM, Request, Response, get, post
 from rasp_tuner.service.http.route import STUDY_PATH as STUDY
@@ -153,7 +153,7 @@ ROUTES = [
     post(f"{STUDY}/partial", "read", partial, "Whether a run should be ended", Partial, PartialAnswer),
     post(f"{STUDY}/observe", "write", observe, "A run nobody asked for", Observe, Observed),
     post(f"{STUDY}/recommend", "read", recommend, "The best known; changes nothing", Ask, Recommended),
-    post(f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIfRequest, WhatIf),
+    post(f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIfRequest, WhatIfAnswer),
     get(STUDY, "read", view, "Definition and counts", gives=StudyView),
     get(f"{STUDY}/users", "read", users, "Who asked or told in the last hour", gives=StudyUsers),
     get(f"{STUDY}/suggestions", "read", suggestions, "The newest suggestions", gives=Suggestions, query={"limit": 50}),

@@ -5,16 +5,16 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from rasp_tuner.answer_models import (
-    Budget,
+    BudgetAnswer,
     ContextValue,
     ContextValues,
     DamagedStudy,
-    Gain,
+    GainAnswer,
     LazyModel,
-    Margin,
+    MarginAnswer,
     Number,
     Serves,
-    VersusDefault,
+    VersusDefaultAnswer,
     Word,
 )
 from rasp_tuner.service.http.context_schemas import ContextSpec, ContextWord, StrictModel, dimensions
@@ -260,7 +260,7 @@ class Observed(LazyModel):
 
 class Recommended(LazyModel):
     params: ParamsField
-    margins: dict[str, Margin] = Field(description="Of every metric with a limit; empty while nothing is known.")
+    margins: dict[str, MarginAnswer] = Field(description="Of every metric with a limit; empty while nothing is known.")
 
 
 class Freeze(StrictModel):
@@ -318,7 +318,7 @@ class Waiting(LazyModel):
     waiting: list[WaitingView]
 
 
-class Looks(LazyModel):
+class LooksAnswer(LazyModel):
     """Whether the tuner still tries what is less known."""
 
     steps: int = Field(description="The latest answered suggestions: up to 50.")
@@ -388,9 +388,9 @@ class StudyView(NewStudy):
     learned: int
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
-    budget_report: Budget | None = Field(description="Null without a budget.")
-    looks: Looks | None = Field(default=None, description="Null before the first answer.")
-    versus_default: VersusDefault | None = Field(description="Null while too little is known.")
+    budget_report: BudgetAnswer | None = Field(description="Null without a budget.")
+    looks: LooksAnswer | None = Field(default=None, description="Null before the first answer.")
+    versus_default: VersusDefaultAnswer | None = Field(description="Null while too little is known.")
     failure_share: float = Field(description="Of the latest 200 steps or so.")
     coverage: Coverage
     alerts: list[str] = Field(description="What is wrong, in words; empty where all is well.")
@@ -454,7 +454,15 @@ class HistoryView(LazyModel):
     calibration: dict[str, Any]
 
 
-class SituationGain(LazyModel):
+class KnobSharesAnswer(LazyModel):
+    """Which of the changes a gain comes from."""
+
+    shares: dict[str, float] = Field(description="Of each knob in the gain, where its effect is shown; they sum to 1.")
+    not_shown: list[str] = Field(description="Knobs that may do nothing, or less than noise lets one see.")
+    words: str
+
+
+class SituationGainAnswer(LazyModel):
     """A situation by its context values: what is recommended there, and what that is expected to gain."""
 
     label: str = Field(description="Its contexts in words.", examples=["qps about 900, codec zstd"])
@@ -462,14 +470,14 @@ class SituationGain(LazyModel):
     context: dict[str, Any] = Field(description="One that stands for it.")
     params: dict[str, KnobValue]
     changed: dict[str, KnobValue] = Field(description="Those that are not as in the default.")
-    gains: dict[str, Gain] = Field(description="By forecast, of each metric that is to be improved.")
-    knobs: dict[str, float] = Field(description="The share of each knob that moved in the gain.")
+    gains: dict[str, GainAnswer] = Field(description="By forecast, of each metric that is to be improved.")
+    knobs: KnobSharesAnswer
     margins: dict[str, dict[str, float]]
     words: str
 
 
 class SituationGains(LazyModel):
-    situations: list[SituationGain]
+    situations: list[SituationGainAnswer]
 
 
 class ErrorBody(LazyModel):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rasp_tuner.base.checks import STUDY_NAME, number, whole
+from rasp_tuner.base.checks import STUDY_NAME, number, one_of, whole
 from rasp_tuner.contexts.context_encoder import context_encoder
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.gain.savings import checked_holdout
@@ -49,8 +49,7 @@ class StudyDefinition:
         space = Space.from_json(knobs, data.get("constraints", ()), default)
         metrics = {name: _metric(given) for name, given in data["metrics"].items()}
         preset = data.get("preset", "default")
-        if preset not in NAMES:
-            raise InvalidSpace(f"preset must be one of {list(NAMES)}, got {preset!r}")
+        one_of("preset", preset, NAMES, InvalidSpace)
         guard = data.get("guard")
         budget = data.get("budget", _usual_budget(preset) if default is not None else None)
         definition = cls(

@@ -29,7 +29,7 @@ COVERAGE_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 HALF_WIDTHS = (0.1257, 0.2533, 0.3853, 0.5244, 0.6745, 0.8416, 1.0364, 1.2816, 1.6449, 1.9600)  # normal quantiles
 
 
-class Step(NamedTuple):
+class ToldStep(NamedTuple):
     """What happened: a sample that was told or observed, or that failed (`metrics` None)."""
 
     at: float
@@ -60,7 +60,7 @@ class StudyHistory:
         self.calibration = [0] * (1 + len(COVERAGE_LEVELS))  # number of forecasts, then how many fell within each level
         self.latest: dict[str, Any] = {}
 
-    def add_step(self, told: Step) -> None:
+    def add_step(self, told: ToldStep) -> None:
         """Add a step."""
         at, context, params, metrics, reasons, gains, late, relevance = told
         why = None if reasons is None else reasons.explanation()

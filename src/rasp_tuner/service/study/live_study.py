@@ -21,7 +21,7 @@ from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.event_time import next_time
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.flag_leases import FlagLeases
-from rasp_tuner.service.study.history import Step, StudyHistory
+from rasp_tuner.service.study.history import StudyHistory, ToldStep
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
@@ -66,7 +66,7 @@ class LiveStudy:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
         self._history = StudyHistory(definition)
-        self._steps_to_chart: list[Step] = []  # one after another they cost twice as much
+        self._steps_to_chart: list[ToldStep] = []  # one after another they cost twice as much
         self._wire = definition.to_wire()
         self._space = Space.from_json(definition.space)
         self.seq = 0
@@ -241,7 +241,7 @@ class LiveStudy:
         self.counts.failures += failed
         gains = {} if why is None or failed else self.tuner.latest_step_gain()
         ran, relevance = record.learned_params, self.tuner.relevance()
-        self._chart(Step(event.at, record.context, ran, metrics, why, gains, late, relevance))
+        self._chart(ToldStep(event.at, record.context, ran, metrics, why, gains, late, relevance))
 
     _apply_failed = _apply_tell
 
@@ -252,7 +252,7 @@ class LiveStudy:
         self.counts.observations += 1
         if event.key is not None:
             put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
-        self._chart(Step(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
+        self._chart(ToldStep(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
 
     def _apply_sums(self, event: Event) -> None:
         sums = event.body["sums"]
@@ -265,7 +265,7 @@ class LiveStudy:
         for one in sorted(sums, key=lambda one: -one["count"])[:SUMS_SHOWN]:
             context = one["contexts"][0] if one["contexts"] else None
             means = {name: parts["sum"] / one["count"] for name, parts in one["metrics"].items()}
-            self._chart(Step(event.at, context, one["params"], means, None, {}, relevance=relevance))
+            self._chart(ToldStep(event.at, context, one["params"], means, None, {}, relevance=relevance))
 
     def _apply_freeze(self, event: Event) -> None:
         serves = event.body.get("at")
@@ -314,7 +314,7 @@ class LiveStudy:
             self._history.add_step(step)
         return self._history
 
-    def _chart(self, step: Step) -> None:
+    def _chart(self, step: ToldStep) -> None:
         self._steps_to_chart.append(step)
         if len(self._steps_to_chart) >= MAX_STEPS_TO_CHART:
             _ = self.history
@@ -451,6 +451,8 @@ class LiveStudy:
             raise unknown_suggestion(id)
         record = self.recent.get(number) or self.pending.get(number) or self._read_from_log(number, log)
         why = self._explanation(record)
+        if why is not None:
+            why = replace(why, knobs=self.tuner.knob_shares(self._tuner_id(record)))
         return {**self._suggestion_json(record, why, now), "why": None if why is None else asdict(why)}
 
     # internals

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rasp_tuner.base.checks import one_of
 from rasp_tuner.errors import InvalidSpace, SinkFailed, SnapshotFileError
 from rasp_tuner.files import snapshot
 from rasp_tuner.space import Params
@@ -47,10 +48,9 @@ class Rendering:
 def rendering(fields: SinkFields) -> Rendering:
     """From the fields `format`, `template` and `prefix` of a sink."""
     source = fields.take("template")
-    form = fields.take("format", "json" if source is None else "template")
+    given = fields.take("format", "json" if source is None else "template")
+    form = one_of(f"{fields.where}.format", given, FORMATS, InvalidSpace)
     prefix = fields.take("prefix", "")
-    if form not in FORMATS:
-        raise InvalidSpace(f"{fields.where}.format must be one of {', '.join(FORMATS)}, got {form!r}")
     if (source is not None) != (form == "template"):
         raise InvalidSpace(f"{fields.where}: a template goes with format template, and with no other")
     if not isinstance(prefix, str) or (prefix and form != "env"):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rasp_tuner.base.checks import whole
+from rasp_tuner.base.checks import one_of, whole
 from rasp_tuner.errors import InvalidSpace, QueryFailed, SinkFailed
 from rasp_tuner.space import Params
 from rasp_tuner.study_file.fields import seconds
@@ -74,9 +74,7 @@ class HookSink:
 
 def hook_sink(fields: SinkFields) -> HookSink:
     url = check_url(f"{fields.where}.url", fields.take("url"))
-    method = fields.take("method", "POST")
-    if method not in METHODS:
-        raise InvalidSpace(f"{fields.where}.method must be one of {', '.join(METHODS)}, got {method!r}")
+    method = one_of(f"{fields.where}.method", fields.take("method", "POST"), METHODS, InvalidSpace)
     return HookSink(
         fields.name,
         fields.modes,
