@@ -132,6 +132,11 @@ class GpFamily:
         return int(self._state["clock"][0])
 
     @property
+    def weights(self) -> Array:
+        """y = losses @ weights."""
+        return self._state["weights"]
+
+    @property
     def relevance(self) -> Array:
         return np.exp(self._state["theta"][len(self._prior.mean) - len(self._state["median"]) :])
 
