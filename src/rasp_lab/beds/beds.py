@@ -13,6 +13,7 @@ BEDS = {
     "emulated": "emulated:BED",
     "small": "small:BED",
     "systems": "systems:BED",
+    "everyday": "everyday:BED",
     "glitches": "glitches:BED",
     "contract": "contract:BED",
 }

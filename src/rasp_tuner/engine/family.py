@@ -138,8 +138,13 @@ B = TypeVar("B", bound=Belief)
 class Family(Stateful, Protocol[B]):
     """A kind of model: proposes, predicts, and learns from every sample whoever proposed it."""
 
-    experts: tuple[str, ...]  # names of its E hypotheses, in words
-    hindsight: bool  # whether it has a bill
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """Names of its E hypotheses, in words."""
+
+    @property
+    def hindsight(self) -> bool:
+        """Whether it has a bill."""
 
     @property
     def uses_blas(self) -> bool:

@@ -15,6 +15,7 @@ from rasp_tuner.engine.limited import LimitedEngine
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
+from rasp_tuner.engine.quadratics_first import QuadraticsFirst
 from rasp_tuner.engine.settings import EngineSettings
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.optimizer.metric_table import MetricTable
@@ -82,8 +83,10 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     single = len(discrete) == 1 and not settings.quadratic  # any shape is learned from as few runs as a bowl
     if any(discrete) or settings.find or single:
         family = GpFamily(layout, context_dim, objective.columns, WINDOW_SAMPLES, settings.find)
-    else:
+    elif settings.quadratic:
         family = QuadraticFamily(layout.default, context_dim, objective.columns)
+    else:
+        family = QuadraticsFirst(layout, context_dim, objective.columns)
     given = objective, family, layout, context_dim, settings
     if settings.screen and context_dim:
         return ContextGate(*given, _engine(settings, layout, 0, metrics))

@@ -132,6 +132,11 @@ class GpFamily:
         return int(self._state["clock"][0])
 
     @property
+    def weights(self) -> Array:
+        """y = losses @ weights."""
+        return self._state["weights"]
+
+    @property
     def relevance(self) -> Array:
         return np.exp(self._state["theta"][len(self._prior.mean) - len(self._state["median"]) :])
 
@@ -252,9 +257,13 @@ class GpFamily:
         return logs - float(own.sum()) - values  # as a density of the values
 
     def _log_density(self, weights: Array) -> float:
-        """Of what rows came to under other weights, up to a constant: hyperparameters climb anew from their prior."""
+        """Of what rows came to under other weights, up to a constant: hyperparameters climb anew from their prior.
+
+        All rows count: what is false on one scale may be a cliff on the other.
+        """
         s, prior, knobs = self._state, self._prior, self._knobs
-        rows = self._rows()._replace(y=np.clip(self._stored["losses"] @ weights, -LARGEST, LARGEST))
+        y = np.clip(self._stored["losses"] @ weights, -LARGEST, LARGEST)
+        rows = self._rows()._replace(y=y, trust=np.ones(len(y)))
         metric, still = ContextMetric(s["median"], s["deviation"]), np.zeros(len(prior.mean))
         none = np.zeros(3)  # the scatter of repeats is known on the scale of today alone
         ready = Ready.of(knobs, rows, metric)
