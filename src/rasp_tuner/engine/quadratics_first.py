@@ -20,7 +20,6 @@ from rasp_tuner.base.state_checks import Field, checked, under
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Bill, ByExpert, Prices, RunOutcome
 from rasp_tuner.engine.gp.family import GpFamily
-from rasp_tuner.engine.gp.trust import NORMAL_MAD
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 from rasp_tuner.optimizer.optimizer import Asked, LatestSamples
@@ -31,7 +30,7 @@ COMPARED = 32  # samples, at most: later the process costs more time than it is 
 FEWEST_COMPARED = 8  # samples, before there is a latter half to speak of
 FAR_AHEAD = 16.0  # log odds, of all samples and of the latter half: a bowl found early is worth more than its density
 MOST_EACH = 8.0  # log odds that one sample may add
-EXACT = 0.3  # of the usual deviation of what came: to forecast it more exactly than that is worth nothing
+EXACT = 0.2  # of the mean distance of what came from its median: to forecast it more exactly is worth nothing
 PROCESS = "process/"  # in a snapshot, while both learn
 
 FIELDS = {"compared": Field(("n", 3), -LARGEST, LARGEST)}
@@ -193,8 +192,8 @@ class QuadraticsFirst:
 def _ahead(compared: Array) -> Array:
     """[n] by how much the process was ahead, in log odds."""
     y, by_process, by_quadratics = compared.T
-    usual = NORMAL_MAD * float(np.median(np.abs(y - np.median(y))))
-    exact = -math.log(max(EXACT * math.sqrt(2.0 * math.pi) * usual, SMALLEST))  # the density of being so exact
+    apart = float(np.mean(np.abs(y - np.median(y))))
+    exact = -math.log(max(EXACT * math.sqrt(2.0 * math.pi) * apart, SMALLEST))  # the density of being so exact
     ahead: Array = np.minimum(by_process, exact) - np.minimum(by_quadratics, exact)
     return ahead.clip(-MOST_EACH, MOST_EACH)
 
