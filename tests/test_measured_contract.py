@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_lab.beds.contract import ANY_SPACE, SHARE, WORLDS, play
-from rasp_tuner import Categorical, Float, Int, Tuner
+from rasp_tuner import Categorical, Float, Int, Tuner, presets
 from rasp_tuner.engine.measured_bill import SPENT, MeasuredBill
 from rasp_tuner.errors import SnapshotError
 from rasp_tuner.files import snapshot
@@ -54,11 +54,12 @@ def test_it_does_so_where_all_knobs_are_continuous(world: str) -> None:
     assert max(peaks) <= (2.0 + SLACK) * ALLOWANCE
 
 
-def test_where_nobody_ends_runs_continuous_knobs_are_not_audited() -> None:
+def test_where_nobody_ends_runs_quadratics_are_not_audited() -> None:
     """The contract is one of runs that are ended; without stops a run may cost any multiple of a stake."""
     sources: dict[bool, set[str]] = {True: set(), False: set()}
     for ends, seen in sources.items():
-        tuner = Tuner({name: Float(0.0, 1.0) for name in "xy"}, {"cost": "min"}, default={"x": 0.5, "y": 0.5}, seed=1)
+        knobs, kind = {name: Float(0.0, 1.0) for name in "xy"}, presets.default(quadratic=True)
+        tuner = Tuner(knobs, {"cost": "min"}, default={"x": 0.5, "y": 0.5}, preset=kind, seed=1)
         for _ in range(80):
             own = tuner.ask()
             cost = 1.0 if own.params == tuner.default else 1.5

@@ -68,7 +68,7 @@ def merged(first, *others):
 
 
 def kernel(t):
-    return t._optimizer.family.tuners
+    return t._optimizer.family._quadratics.tuners
 
 
 def sums(t):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rasp_tuner import Categorical, Float, Int, Tuner
+from rasp_tuner import Categorical, Float, Int, Tuner, presets
 from rasp_tuner.engine.budget import MOST_PRICE, START_STEPS, BudgetLedger
 
 shares = st.floats(0.0, 10.0)
@@ -138,7 +138,8 @@ def test_without_a_budget_the_same_default_is_exceeded_by_more():
 def seven_knobs(seed, noise, steps=120):
     """What was said of each suggestion for two situations, one 20 times as dear; nobody ends a run at its stop."""
     names, rng = [f"k{i}" for i in range(7)], np.random.default_rng(seed)
-    tuner = Tuner({name: Float(0, 1) for name in names}, {"ms": "min"}, ["load"], dict.fromkeys(names, 1.0), seed=seed)
+    knobs, kind = {name: Float(0, 1) for name in names}, presets.default(quadratic=True)
+    tuner = Tuner(knobs, {"ms": "min"}, ["load"], dict.fromkeys(names, 1.0), preset=kind, seed=seed)
     sources, passed = [], False
     for step in range(steps):
         s = step // 7 % 2

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Tuner
+from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Tuner, presets
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 from rasp_tuner.files import snapshot
 
@@ -342,7 +342,8 @@ def test_an_explanation_names_the_expert_and_the_similar_situations():
 @pytest.mark.parametrize("seed", range(3))
 def test_an_optimum_that_moves_with_a_context_never_seen_twice_is_followed(seed):
     """Kernels alone are five times as far off: no situation is like another."""
-    tuner, rng, losses = Tuner(TWO, {"loss": "min"}, 1, seed=seed), np.random.default_rng(seed), []
+    kind = presets.default(quadratic=True)
+    tuner, rng, losses = Tuner(TWO, {"loss": "min"}, 1, preset=kind, seed=seed), np.random.default_rng(seed), []
     for _ in range(70):
         context = rng.random()
         s = tuner.ask([context])

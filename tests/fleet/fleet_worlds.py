@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rasp_tuner import Float, Tuner
+from rasp_tuner import Float, Tuner, presets
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.fleet import Fleet
 
@@ -23,7 +23,8 @@ def fleet(size=4, **changes):
 
 
 def tuner(**changes):
-    settings = {"space": SPACE, "metrics": METRICS, "context": 2, "default": DEFAULT}
+    kind = presets.default(quadratic=True)  # as those of a fleet are
+    settings = {"space": SPACE, "metrics": METRICS, "context": 2, "default": DEFAULT, "preset": kind}
     return Tuner(**{**settings, **changes})
 
 

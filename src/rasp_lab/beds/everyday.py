@@ -1,8 +1,8 @@
 """Everyday systems with knobs on a continuum, as their manuals describe them: valleys with a cliff beside them.
 
-Each is a formula of textbooks (queues, caches, retries, a control loop), with numbers drawn from the seed and a load that
-changes. Defaults are those of people who were careful: some stand close to the cliff, since the best is close to it.
-Beyond a cliff a run costs a multiple and is neither a failure nor a false measurement.
+Each is a formula of textbooks (queues, caches, retries, a control loop), with numbers drawn from the seed and a load
+that changes. Defaults are those of people who were careful: some stand close to the cliff, since the best is close to
+it. Beyond a cliff a run costs a multiple and is neither a failure nor a false measurement.
 """
 
 import math
@@ -104,8 +104,11 @@ def database(rng: Rng) -> World:
         return (2.0 + spill + misses + plan + log) * (5.0 if full else 1.0)
 
     space: dict[str, Knob] = {
-        "work_mb": wide(1, 4096), "shared": Float(0.05, 0.9), "page_cost": Float(1.0, 8.0), "checkpoint_s": wide(30, 3600),
-    }  # fmt: skip
+        "work_mb": wide(1, 4096),
+        "shared": Float(0.05, 0.9),
+        "page_cost": Float(1.0, 8.0),
+        "checkpoint_s": wide(30, 3600),
+    }
     return World(space, {"work_mb": 4.0, "shared": 0.15, "page_cost": 4.0, "checkpoint_s": 300.0}, cost)
 
 
@@ -149,9 +152,7 @@ def linger(rng: Rng) -> World:
         used = price / max(held * rate, 1.0) * rate / 20.0
         return 2.0 + held + 4.0 * price / max(held, 0.5) ** 0.5 + (80.0 if used > 1.0 else 10.0 * used)
 
-    return World(
-        {"linger_ms": wide(0.1, 500), "batch_kb": wide(1, 4096)}, {"linger_ms": 0.5, "batch_kb": 16.0}, cost
-    )
+    return World({"linger_ms": wide(0.1, 500), "batch_kb": wide(1, 4096)}, {"linger_ms": 0.5, "batch_kb": 16.0}, cost)
 
 
 def stream(rng: Rng) -> World:
@@ -162,7 +163,8 @@ def stream(rng: Rng) -> World:
         room = line * (1.0 - 0.6 * load)
         late = max(p["mbit"] / room - 1.0, 0.0)
         ahead = math.exp(-p["buffer_s"] / 5.0)
-        return 1.0 + 4.0 / p["mbit"] ** 0.7 + 0.05 * p["buffer_s"] + (3.0 + 6.0 * late if late > 0.3 * (1.0 - ahead) else 0.0)
+        stalls = 3.0 + 6.0 * late if late > 0.3 * (1.0 - ahead) else 0.0
+        return 1.0 + 4.0 / p["mbit"] ** 0.7 + 0.05 * p["buffer_s"] + stalls
 
     return World({"mbit": wide(0.2, 20), "buffer_s": Float(0.5, 30.0)}, {"mbit": 1.5, "buffer_s": 10.0}, cost)
 
@@ -252,7 +254,8 @@ def run(cell: str, seed: int, options: Options) -> Values:
     world = WORLDS[cell](np.random.default_rng([seed, 0xE7E]))
     tuner = Tuner(world.space, {"ms": "min"}, ["load"], world.default, seed=seed)
     rng, grid = np.random.default_rng([seed, 5]), np.random.default_rng([seed, 6])
-    some = [{name: number(knob.from_unit(float(grid.random()))) for name, knob in world.space.items()} for _ in range(GRID)]
+    knobs = world.space.items()
+    some = [{name: number(knob.from_unit(float(grid.random()))) for name, knob in knobs} for _ in range(GRID)]
     default = {name: number(value) for name, value in world.default.items()}
     paid = np.empty((STEPS, 3))
     for step in range(STEPS):

@@ -29,7 +29,7 @@ DEFAULT: Settings = {
     "budget": None,  # share of the default's loss by which the sum of losses may exceed it; None: no budget
     "screen": False,  # whether the context is ignored until it improves predictions
     "find": False,  # whether only the end counts, not what runs on the way cost
-    "quadratic": False,  # whether a single continuous knob has quadratics too, as in a fleet
+    "quadratic": False,  # whether continuous knobs have quadratics for good, as in a fleet
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
-from rasp_tuner.base.state_checks import Field, checked, under
+from rasp_tuner.base.state_checks import Field, broken, checked, under
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Bill, ByExpert, Prices, RunOutcome
 from rasp_tuner.engine.gp.family import GpFamily
@@ -71,7 +71,8 @@ class QuadraticsFirst:
 
     def learn(self, trial: RunOutcome, belief: Any, forecast: ByExpert | None) -> None:
         rival = self._rival
-        if rival is not None and belief is not None and forecast is not None and trial.ended is None:
+        measured = not trial.failed and trial.ended is None
+        if rival is not None and belief is not None and forecast is not None and measured:
             y = float(trial.losses @ rival.weights)
             theirs = rival.believe(trial.context)
             densities = _density(theirs.forecast(trial.point, y), theirs.weights), _density(forecast, belief.weights)
@@ -164,6 +165,8 @@ class QuadraticsFirst:
         if "compared" in state:
             rival = self._process()
             rival.restore(under(PROCESS, state))
+            if rival.samples != self.samples:
+                raise broken(state, f"{PROCESS}clock", f"say {self.samples} samples, as quadratics do", rival.samples)
             compared = checked(state, FIELDS, {"n": range(COMPARED)})["compared"]
             self._compared = [(y, process, quadratics) for y, process, quadratics in compared.tolist()]
             self._rival = rival

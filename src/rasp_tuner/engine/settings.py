@@ -12,4 +12,4 @@ class EngineSettings:
     budget: float | None = None
     screen: bool = False  # whether the context is ignored until it improves predictions
     find: bool = False  # whether only the end counts: the best setting found, not what runs on the way cost
-    quadratic: bool = False  # whether a single continuous knob has quadratics too, as in a fleet
+    quadratic: bool = False  # whether continuous knobs have quadratics for good, as in a fleet

@@ -90,10 +90,10 @@ class Fleet:
         size = whole("size", size, 0, MOST_TUNERS, InvalidSpace)
         flag("share", share, InvalidSpace)
         # a Tuner checks all of this, and says what a tuner of this fleet looks like in a snapshot
-        kind = presets.default(quadratic=isinstance(space, Mapping) and len(space) == 1)
         example = Tuner(
             space, metrics, context, default,
-            preset=kind, seed=seed, budget=budget, guard=guard, switching_cost=switching_cost,
+            preset=presets.default(quadratic=True), seed=seed,
+            budget=budget, guard=guard, switching_cost=switching_cost,
         )  # fmt: skip
         plan, place = Plan.of(example), Device(device)
         ContinuousKnobs(plan.space)  # before anything is built
