@@ -95,14 +95,11 @@ def test_tuners_of_which_one_has_left_its_quadratics_merge(order):
     usual = beside_a_cliff(CAREFUL)
     tuners = [heap_tuner(0), heap_tuner(1)]
     play(tuners[0], beside_a_cliff, 60)
-    rng = np.random.default_rng(2)
-    for heap in np.linspace(3000.0, 3900.0, 12).tolist():  # no cliff there: quadratics stay
-        params = {"heap_mb": heap, "young": 0.4}
-        tuners[1].observe(None, params, {"ms": beside_a_cliff(params) * float(np.exp(0.05 * rng.normal()))})
+    play(tuners[1], beside_a_cliff, 6)  # too few to decide
     one, two = (tuners[i] for i in order)
     one.merge(two)
-    assert one.learned == 72
-    assert beside_a_cliff(one.recommend()) <= 1.01 * usual
+    assert one.learned == 66
+    assert beside_a_cliff(one.recommend()) <= 1.02 * usual
     assert play(one, beside_a_cliff, 30)[1].mean() < 1.05 * usual
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from rasp_lab.beds.bed import Bed, Measure, Options, Values
 from rasp_lab.beds.costs import number
 from rasp_tuner import Float, Int, Tuner
-from rasp_tuner.space import Knob, Params
+from rasp_tuner.space import Params
 
 STEPS = 200
 NOISE = 0.05  # deviation of the logarithm of a measured cost
@@ -24,6 +24,7 @@ PERIOD = 60  # steps of a day
 GRID = 600  # settings at random that are looked at for the best
 
 Rng = np.random.Generator
+Knob = Int | Float
 
 
 class World(NamedTuple):
@@ -70,7 +71,7 @@ def timeouts(rng: Rng) -> World:
         takes = usual * (1.0 + 2.0 * load)
         early = math.exp(-p["timeout_ms"] / takes)
         used = (0.3 + 0.4 * load) * (1.0 + early * p["retries"])
-        return takes / max(1.0 - used, 0.05) + hangs * p["timeout_ms"] * (1.0 + 3.0 * hangs ** p["retries"])
+        return float(takes / max(1.0 - used, 0.05) + hangs * p["timeout_ms"] * (1.0 + 3.0 * hangs ** p["retries"]))
 
     return World(
         {"timeout_ms": wide(20, 20000), "retries": Float(0.0, 5.0)}, {"timeout_ms": 1000.0, "retries": 2.0}, cost
@@ -150,7 +151,7 @@ def linger(rng: Rng) -> World:
         rate = 2.0 * 50.0**load  # kB a ms
         held = min(p["linger_ms"], p["batch_kb"] / rate)
         used = price / max(held * rate, 1.0) * rate / 20.0
-        return 2.0 + held + 4.0 * price / max(held, 0.5) ** 0.5 + (80.0 if used > 1.0 else 10.0 * used)
+        return float(2.0 + held + 4.0 * price / max(held, 0.5) ** 0.5 + (80.0 if used > 1.0 else 10.0 * used))
 
     return World({"linger_ms": wide(0.1, 500), "batch_kb": wide(1, 4096)}, {"linger_ms": 0.5, "batch_kb": 16.0}, cost)
 
@@ -164,7 +165,7 @@ def stream(rng: Rng) -> World:
         late = max(p["mbit"] / room - 1.0, 0.0)
         ahead = math.exp(-p["buffer_s"] / 5.0)
         stalls = 3.0 + 6.0 * late if late > 0.3 * (1.0 - ahead) else 0.0
-        return 1.0 + 4.0 / p["mbit"] ** 0.7 + 0.05 * p["buffer_s"] + stalls
+        return float(1.0 + 4.0 / p["mbit"] ** 0.7 + 0.05 * p["buffer_s"] + stalls)
 
     return World({"mbit": wide(0.2, 20), "buffer_s": Float(0.5, 30.0)}, {"mbit": 1.5, "buffer_s": 10.0}, cost)
 
@@ -177,7 +178,7 @@ def time_to_live(rng: Rng) -> World:
         asks = 0.02 * 100.0**load
         hits = asks * p["ttl_s"] / (1.0 + asks * p["ttl_s"])
         old = 1.0 - math.exp(-p["ttl_s"] / changes)
-        return 1.0 + 20.0 * (1.0 - hits) + 15.0 * old * hits
+        return float(1.0 + 20.0 * (1.0 - hits) + 15.0 * old * hits)
 
     return World({"ttl_s": wide(1, 100_000)}, {"ttl_s": 300.0}, cost)
 
@@ -189,7 +190,7 @@ def autoscale(rng: Rng) -> World:
     def cost(p: dict[str, float], load: float) -> float:
         full = p["target"] + jumps * load * math.log10(p["cooldown_s"])
         waits = 20.0 if full >= 0.98 else min(0.3 * full / (1.0 - full), 20.0)
-        return machine * 4.0 / p["target"] + waits + 3.0 / p["cooldown_s"] ** 0.5
+        return float(machine * 4.0 / p["target"] + waits + 3.0 / p["cooldown_s"] ** 0.5)
 
     space: dict[str, Knob] = {"target": Float(0.1, 0.97), "cooldown_s": wide(5, 1800)}
     return World(space, {"target": 0.5, "cooldown_s": 300.0}, cost)
