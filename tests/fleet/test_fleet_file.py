@@ -124,6 +124,8 @@ def test_a_tuner_of_another_kind_is_refused(changes, field):
         many[0] = tuner(**changes)
     with pytest.raises(InvalidValue, match="another default"):
         many[0] = tuner(default={"a": 0.1, "b": 0.0, "c": 1.0})
+    with pytest.raises(InvalidValue, match=r"quadratic=True"):
+        many[0] = tuner(preset="default")
     with pytest.raises(InvalidValue, match="only a Tuner"):
         many[0] = "tuner"
 
