@@ -73,7 +73,7 @@ def sizes_of(tuner):
 
 WINDOWS = {  # preset, steps after which all its windows are full, all steps, an array and how long it is at least
     "paper": (presets.paper(memory_size=60, replay_size=64), 200, 900, "memory/keys", 60),  # its networks are slow
-    "default": (presets.default(), 600, 2_000, "family/keys", 192),
+    "default": (presets.default(quadratic=True), 600, 2_000, "family/keys", 192),
 }
 
 

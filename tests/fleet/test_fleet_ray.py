@@ -156,7 +156,7 @@ def test_a_call_that_was_interrupted_takes_effect_with_the_next(monkeypatch):
                 raise KeyboardInterrupt
             return get(reference)
 
-        monkeypatch.setattr(ray, "get", get)
+        monkeypatch.setattr("ray.get", get)
         with pytest.raises(KeyboardInterrupt):
             many.tell({"ms": np.arange(4.0)})
         monkeypatch.undo()

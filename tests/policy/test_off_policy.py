@@ -81,7 +81,7 @@ def test_the_gain_of_edges_over_the_default_is_unbiased_and_its_interval_holds()
     assert np.mean([gain.value for gain in gains]) == pytest.approx(truth, abs=0.003)
     assert 0.88 <= np.mean([gain.low <= truth <= gain.high for gain in gains]) <= 0.995
     assert {gain.kind for gain in gains} == {"share"}
-    assert all(one.runs == 800 and 240 < one.default_runs < 560 for one in found)
+    assert all(one.runs == 2000 and 600 < one.default_runs < 1400 for one in found)
 
 
 def test_a_gain_has_no_interval_while_the_default_ran_seldom_or_not_everywhere():

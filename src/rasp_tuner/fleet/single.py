@@ -92,7 +92,7 @@ def _check_same_kind(plan: Plan, header: Mapping[str, Any], arrays: Mapping[str,
     for field in ("space", "constraints", "metrics", "context", "preset"):
         own, theirs = header.get(field) or None, plan.header.get(field) or None
         if own != theirs:
-            hint = HINT if field == "preset" and not own["constants"].get("quadratic") else ""
+            hint = HINT if field == "preset" and not header["preset"]["constants"].get("quadratic") else ""
             raise InvalidValue(f"the tuner has another {field} than the fleet: {show(own)}, not {show(theirs)}{hint}")
     if header.get("shield") is not None or not np.array_equal(arrays["default"], plan.default):
         raise InvalidValue("the tuner has another default than the fleet, or a shield, which a fleet has not")
