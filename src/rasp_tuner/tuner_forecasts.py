@@ -12,7 +12,7 @@ from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder, Raw
 from rasp_tuner.contexts.context_metric import filled
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.gain.versus_default import NORMAL_90, StepForecast
+from rasp_tuner.gain.versus_default import StepForecast
 from rasp_tuner.optimizer.optimizer import Expected, Optimizer
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
@@ -113,11 +113,7 @@ class TunerForecasts:
         """What is expected of each metric in this context, beside the default."""
         name, (default, own) = self._optimizer.model.own_metric, self.levels(context, [self.default, point])
         return {
-            metric: StepForecast(level.mean, _deviation(level), _deviation(own[metric]), own[metric].mean)
+            metric: StepForecast(level.mean, level.deviation, own[metric].deviation, own[metric].mean)
             for metric, level in default.items()
             if name in (None, metric)
         }
-
-
-def _deviation(expected: Expected) -> float:
-    return 0.5 * (expected.high - expected.low) / NORMAL_90

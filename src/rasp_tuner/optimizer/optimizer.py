@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol, Self
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
+from rasp_tuner.gain.versus_default import NORMAL_90
 from rasp_tuner.types import Budget, Margin, Metric, Slots, Why
 
 # [m] how far settings [m, d] are expected to stay within the limit they are closest to, in deviations of one run
@@ -67,6 +68,11 @@ class Expected(NamedTuple):
     mean: float
     low: float
     high: float
+
+    @property
+    def deviation(self) -> float:
+        """Of the error that is expected, if it is normal."""
+        return 0.5 * (self.high - self.low) / NORMAL_90
 
 
 class Repeats(NamedTuple):

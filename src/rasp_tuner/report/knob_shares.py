@@ -105,8 +105,3 @@ def _shapley(loss: Callable[[frozenset[str]], float], name: str, moved: Sequence
         for before in combinations(others, size):
             total += (loss(frozenset(before)) - loss(frozenset([*before, name]))) / math.comb(len(others), size)
     return total / len(moved)
-
-
-def deviation(expected: Expected) -> float:
-    """Of what is expected, from the interval that it comes with."""
-    return 0.5 * (expected.high - expected.low) / NORMAL_90

@@ -15,7 +15,7 @@ from rasp_tuner.base.numerics import Array
 from rasp_tuner.gain.versus_default import NORMAL_95, Gain, believed_deviation, of_positive, share_of
 from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.page.words import TIMES_FROM, settings_words, times_words
-from rasp_tuner.report.knob_shares import deviation, knob_shares
+from rasp_tuner.report.knob_shares import knob_shares
 from rasp_tuner.report.situations import context_words, grouped
 from rasp_tuner.space import Knob, Params
 from rasp_tuner.types import KnobShares, Margin
@@ -151,7 +151,7 @@ def lost_without_context(belief: SituationOracle, contexts: Sequence[Array], met
             return None
         sign = belief.signs[metric]
         losses.append([sign * (math.log(one.mean) - math.log(own.mean)) for one in known])
-        deviations.append([math.hypot(deviation(one) / one.mean, deviation(own) / own.mean) for one in known])
+        deviations.append([math.hypot(one.deviation / one.mean, own.deviation / own.mean) for one in known])
     means = np.mean(losses, axis=0)
     best = int(means.argmin())
     mean, half = float(means[best]), NORMAL_95 * float(np.mean(deviations, axis=0)[best])
@@ -185,12 +185,12 @@ def _gain(default: Expected, own: Expected, better: float | None, sign: float, s
     by_factors = scale == "log" and min(default.mean, own.mean) > 0.0
     if by_factors:
         mean = sign * (math.log(default.mean) - math.log(own.mean))
-        otherwise = math.hypot(deviation(default) / default.mean, deviation(own) / own.mean)
+        otherwise = math.hypot(default.deviation / default.mean, own.deviation / own.mean)
         half = NORMAL_95 * believed_deviation(mean, better, otherwise)
         value, low, high = (share_of(sign, x) for x in (mean, mean - half, mean + half))
         return Gain("share", value, low, high, sign < 0.0)
     mean = sign * (default.mean - own.mean)
-    half = NORMAL_95 * believed_deviation(mean, better, math.hypot(deviation(default), deviation(own)))
+    half = NORMAL_95 * believed_deviation(mean, better, math.hypot(default.deviation, own.deviation))
     unit = abs(default.mean)
     if default.mean * own.mean <= 0.0:  # a share says nothing
         return Gain("difference", mean, mean - half, mean + half, sign < 0.0)
