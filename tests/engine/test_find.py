@@ -1,5 +1,6 @@
 """goal="find": a number of runs, then the best setting found is used."""
 
+import itertools
 import math
 
 import numpy as np
@@ -475,3 +476,37 @@ def test_what_lies_between_two_bad_ends_is_found_beside_idle_knobs(idle, edge):
             tuner.tell(own.id, {"s": math.exp(0.6 * (own.params["k0"] - best) ** 2 + 0.02 * rng.normal())})
         left.append((tuner.recommend()["k0"] - best) ** 2 / (edge - best) ** 2)
     assert max(left) < 0.2  # of what the default costs more than the best
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_choice_that_others_spoilt_runs_beside_good_ones(listed):
+    """`cpu` alone is five times faster; it ran only beside what slows all down, and the others change nothing."""
+    knobs = {"level": Categorical(["2", "1", "3", "s"]), "without": Categorical(["", "vectors", "inline"])}
+    knobs |= {"cpu": Bool(), "math": Bool(), "loops": Bool()}
+
+    def cost(params):
+        slow = {"1": 15.0, "s": 28.5}.get(params["level"]) or {"vectors": 16.0}.get(params["without"])
+        return slow or (1.4 if params["cpu"] else 7.0)
+
+    def flags(level, on="", without=""):
+        return {"level": level, "without": without} | {name: name in on for name in ("cpu", "math", "loops")}
+
+    tuner = Tuner(knobs, {"time_s": Metric("min", scale="log")}, default=flags("2"), goal="find")
+    ran = [
+        flags("2"),
+        flags("3", "", "inline"),
+        flags("3", "cpu loops", "vectors"),
+        flags("1", "math loops", "vectors"),
+    ]
+    ran += [flags("3", "math"), flags("3", "math loops", "inline"), flags("2", "math", "inline")]
+    ran += [flags("s", "math", "inline"), flags("1", "cpu math"), flags("2", "loops", "inline")]
+    for params in ran:
+        tuner.observe(None, params, {"time_s": cost(params)})
+    values = itertools.product("213s", ["", "vectors", "inline"], *[[False, True]] * 3)
+    rows = tuner.listed([dict(zip(knobs, row, strict=True)) for row in values]) if listed else None
+    times = []
+    for _ in range(4):
+        suggestion = tuner.ask(among=rows)
+        times.append(cost(suggestion.params))
+        tuner.tell(suggestion.id, {"time_s": times[-1]})
+    assert min(times) == 1.4

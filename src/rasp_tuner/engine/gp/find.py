@@ -25,6 +25,7 @@ Means and variances are in units of a (model.py).
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -155,17 +156,18 @@ class FindBelief(GpBelief):
     ) -> tuple[Array, str]:
         """[m, d] settings to look at, and what they are."""
         news = self._good_news()
-        news = news[
-            [key not in known and can_run(point, scope) for key, point in zip(point_keys(news), news, strict=True)]
-        ]
+        news = news[[key not in known and can_run(point, scope) for key, point in with_keys(news)]]
         if len(news):
             return news, GOOD_NEWS
+        first, odd = found.runs <= FIRST_LOOKS, found.runs % 2.0 > 0.0
+        if (scope.among is None) if first else not odd:
+            fresh = self._untried(scope, found, first)
+            fresh = fresh[[key not in known and can_run(point, scope) for key, point in with_keys(fresh)]]
+            if len(fresh):
+                return fresh, UNTRIED
         if scope.among is not None:
             return self._shortlist(rng, scope.among, scope.room), NEW
-        fresh = self._untried(scope.pending, found.points)
-        if not len(fresh) or (found.runs > FIRST_LOOKS and found.runs % 2.0):
-            return self._candidates(rng, found.points[0], scope.room), NEW
-        return fresh, UNTRIED
+        return self._candidates(rng, found.points[0], scope.room), NEW
 
     def _good_news(self) -> Array:
         """[m, d] settings that came out so much better than expected that the model takes it for an outlier."""
@@ -281,16 +283,23 @@ class FindBelief(GpBelief):
         variance = np.concatenate([own for _, own in parts])
         return np.concatenate([mean for mean, _ in parts]), np.maximum(variance, LEAST_VARIANCE)
 
-    def _untried(self, pending: Array | None, ran: Array) -> Array:
-        """[m, d] the best setting here, with one value, or part of a wide knob's range, that did not run here yet."""
+    def _untried(self, scope: Scope, found: MeasuredHere, first: bool) -> Array:
+        """[m, d] the best setting here, with one value, or part of a wide knob's range, that did not run here yet.
+
+        After the `first` looks a choice counts only where it ran beside good ones: others may have spoilt it.
+        """
         knobs, points = self.fit.knobs, list[Array]()
-        if pending is not None:
-            ran = np.concatenate([ran, pending])
+        ran = found.points if scope.pending is None else np.concatenate([found.points, scope.pending])
+        alike = np.maximum(np.sqrt(found.variance + found.variance[0]), WORTH_A_RUN)
+        good = found.points[found.mean <= found.mean[0] + alike]
+        differ = (ran[:, None] != good) & ~knobs.scale  # [ran, good, d]
         for j, levels in enumerate(knobs.levels):
             values, near = MIDDLES, 0.5 / PARTS
             if levels is not None and (len(levels) <= MOST_VALUES or knobs.unordered[j]):
                 values, near = levels, SAME_LEVEL
-            for at in values[(np.abs(ran[:, j] - values[:, None]) > near).all(axis=1)].tolist():
+            elsewhere = differ.sum(axis=2) > differ[:, :, j]
+            counts = np.full(len(ran), True) if first or knobs.scale[j] else ~elsewhere.all(axis=1)
+            for at in values[(np.abs(ran[counts, j] - values[:, None]) > near).all(axis=1)].tolist():
                 points.append(ran[0].copy())
                 points[-1][j] = at
         lawful = knobs.lawful(snapped(knobs, np.array(points).reshape(-1, knobs.dim)))
@@ -321,6 +330,11 @@ class FindBelief(GpBelief):
 def can_run(point: Array, scope: Scope) -> bool:
     """Whether a point [d] is in the scope."""
     return scope.among is None or bool((scope.among == point).all(axis=1).any())
+
+
+def with_keys(points: Array) -> Iterable[tuple[bytes, Array]]:
+    """Each point [d], and its key."""
+    return zip(point_keys(points), points, strict=True)
 
 
 def all_points(knobs: Knobs) -> Array | None:
