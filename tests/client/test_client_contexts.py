@@ -48,6 +48,14 @@ def test_a_fallback_finds_the_recommendation_of_the_same_text():
     assert known.best({"region": "eu", "qps": 50.0, "hot": True}) == {"x": 0.0}  # nothing is known of such a load
 
 
+def test_a_load_between_two_known_ones_is_unknown():
+    known = RecommendationCache({"x": 0.0})
+    for qps, x in ((100.0, 1.0), (900.0, 2.0), (110.0, 1.0), (880.0, 2.0)):
+        known.remember({"qps": qps}, {"x": x})
+    asked = {qps: known.best({"qps": qps})["x"] for qps in (0.0, 95.0, 120.0, 300.0, 450.0, 700.0, 1000.0, 2000.0)}
+    assert asked == {0.0: 0.0, 95.0: 1.0, 120.0: 1.0, 300.0: 0.0, 450.0: 0.0, 700.0: 0.0, 1000.0: 2.0, 2000.0: 0.0}
+
+
 def test_the_command_line(server, client, monkeypatch, tmp_path):
     monkeypatch.setenv("RASP_URL", server.url)
 

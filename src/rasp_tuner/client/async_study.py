@@ -44,7 +44,7 @@ class AsyncStudy:
     """Asks and tells over HTTP, on one event loop. Made by `AsyncClient.create` and `AsyncClient.study`.
 
     `ask` and `recommend` answer within `ask_deadline` seconds whatever the server does: from the server, else with the
-    latest known recommendation for the nearest context, else with the default. All other calls are retried until the
+    latest known recommendation for about the same context, else with the default. All other calls are retried until the
     client's timeout is over, and then raise ServerUnavailable.
     """
 

@@ -1,6 +1,7 @@
 """Answers without the server: remembered recommendations, and the suggestions made from them."""
 
 import logging
+import math
 import uuid
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 from rasp_tuner.base.checks import same_names
 from rasp_tuner.base.numerics import LARGEST, Array
 from rasp_tuner.contexts import Category
-from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
+from rasp_tuner.contexts.context_metric import ContextMetric
 from rasp_tuner.errors import AlreadyAnswered, UnknownSuggestion
 from rasp_tuner.space import Params
 
@@ -29,7 +30,7 @@ def is_fallback(id: str) -> bool:
     return id.startswith(FALLBACK_PREFIX)
 
 
-LEAST_SPREAD = 0.1  # of a context's level: as much may it differ, however equal all were so far
+ALIKE_WITHIN = 0.2  # of a number, or of the spread of all that are remembered: so near, one context stands for another
 
 
 class RecommendationCache:
@@ -51,19 +52,18 @@ class RecommendationCache:
         del self._recommended[:-MAX_CONTEXTS]
 
     def best(self, context: Any) -> Params:
-        """The recommendation for the nearest context, the newest on a tie; the default if none is like this one."""
+        """The recommendation for the nearest context, the newest on a tie; the default if that is another situation."""
         where = _position(context)
         nearest = self._nearest(where)
-        alike = nearest is not None and self._alike(where, self._recommended[nearest][0])
-        return dict(self._recommended[nearest][1] if alike and nearest is not None else self._default)
+        if nearest is None or not self._alike(where, self._recommended[nearest][0]):
+            return dict(self._default)
+        return dict(self._recommended[nearest][1])
 
-    def _alike(self, where: Array, other: Array) -> bool:
-        """Whether two contexts are one situation, by the spread of all that are remembered."""
-        seen = np.array([known for known, _ in self._recommended if known.shape == where.shape])
-        metric = ContextMetric.of(seen, float(len(seen)))
-        least = LEAST_SPREAD * np.abs(metric.median)  # a few contexts may be equal by chance
-        metric = metric._replace(deviation=np.maximum(metric.deviation, least))
-        return bool(metric.likeness(where, other[None], None)[0] >= ALIKE)
+    def _alike(self, where: Array, known: Array) -> bool:
+        """Whether one of two contexts stands for the other: each number is about the same."""
+        all_known = np.array([own for own, _ in self._recommended if own.shape == where.shape])
+        spread = ContextMetric.of(all_known, math.inf).deviation
+        return bool((np.abs(where - known) <= ALIKE_WITHIN * np.maximum(np.abs(known), spread)).all())
 
     def _nearest(self, where: Array) -> int | None:
         """The index of the context most like this one, the newest on a tie."""

@@ -13,7 +13,7 @@ class Study(Blocking[AsyncStudy]):
     """The calls of AsyncStudy, which wait for their answers; thread-safe. Made by `Client.create` and `Client.study`.
 
     `ask` and `recommend` answer within `ask_deadline` seconds whatever the server does: from the server, else with the
-    latest known recommendation for the nearest context, else with the default. All other calls are retried until the
+    latest known recommendation for about the same context, else with the default. All other calls are retried until the
     client's timeout is over, and then raise ServerUnavailable.
     """
 

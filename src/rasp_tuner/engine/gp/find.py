@@ -4,8 +4,9 @@ A look is worth what the recommendation gains by it, E[max(best - y, 0)]. For a 
 is Student's t around the model's forecast: the model may be wrong. For one that was, y is normal, and moves only as far
 as one more run moves its mean. So a setting runs again only to tell it from the best, and all other runs go to
 something new. Every value of a knob with few values, and every quarter of the range of another, runs once in each
-situation: the first looks go to them, later every second one. What came out far better elsewhere than was expected,
-which the model takes for an outlier, runs here next. No setting that is known runs as a new one.
+situation: the first looks go to them. Later every second look goes to values that never ran beside good ones: what went
+with them may have spoilt them. What came out far better elsewhere than was expected, which the model takes for an
+outlier, runs here next. No setting that is known runs as a new one.
 
 Where there are limits, the best is the best that keeps them, and a look gains what it may improve on that times the
 probability that it keeps them: a run that breaks a limit costs nothing. While nothing surely keeps them, what ran
