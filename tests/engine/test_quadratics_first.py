@@ -80,6 +80,15 @@ def test_once_it_is_decided_a_snapshot_holds_one_of_both():
     assert sizes[40] == 0
 
 
+def test_it_is_decided_even_if_nothing_could_be_compared():
+    """Failures and ended runs are not; two families would learn for ever."""
+    tuner = bowl_tuner()
+    play(tuner, bowl, 1)
+    for _ in range(70):
+        tuner.tell_failed(tuner.ask().id)
+    assert not any(name.startswith("family/process/") for name in snapshot.decode(tuner.to_bytes())[1])
+
+
 def test_a_file_whose_two_families_disagree_is_refused():
     tuner = bowl_tuner()
     play(tuner, bowl, 10)

@@ -27,6 +27,7 @@ from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 
 COMPARED = 32  # samples, at most: later the process costs more time than it is worth
+MOST_LEARNED = 2 * COMPARED  # samples of both, compared or not: failures and ended runs are not
 FEWEST_COMPARED = 8  # samples, before there is a latter half to speak of
 FAR_AHEAD = 16.0  # log odds, of all samples and of the latter half: a bowl found early is worth more than its density
 MOST_EACH = 8.0  # log odds that one sample may add
@@ -70,7 +71,7 @@ class QuadraticsFirst:
         return self._chosen.believe(context)
 
     def learn(self, trial: RunOutcome, belief: Any, forecast: ByExpert | None) -> None:
-        rival = self._rival
+        rival, theirs = self._rival, None
         measured = not trial.failed and trial.ended is None
         if rival is not None and belief is not None and forecast is not None and measured:
             y = float(trial.losses @ rival.weights)
@@ -79,7 +80,7 @@ class QuadraticsFirst:
             self._compared.append((y, *densities))
         self._chosen.learn(trial, belief, forecast)
         if rival is not None:
-            rival.learn(trial, None, None)
+            rival.learn(trial, theirs, None)
             self._decide(rival)
 
     def _decide(self, rival: GpFamily) -> None:
@@ -89,7 +90,7 @@ class QuadraticsFirst:
             if min(ahead.sum(), ahead[n // 2 :].sum()) > FAR_AHEAD:
                 self._settle(rival)
                 return
-        if n >= COMPARED:
+        if n >= COMPARED or rival.samples >= MOST_LEARNED:
             self._settle(self._quadratics)
 
     def _settle(self, chosen: QuadraticFamily | GpFamily) -> None:
