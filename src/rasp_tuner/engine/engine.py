@@ -19,14 +19,13 @@ from rasp_tuner.base.trusted_range import SHORT
 from rasp_tuner.contexts.context_bounds import ContextBounds
 from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.engine import intake, safety, stops
-from rasp_tuner.engine.budget import MOST_PRICE, BudgetLedger
+from rasp_tuner.engine.account import Account
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Bill, ByExpert, Choice, Family, RunOutcome, SearchBelief, predict_one
+from rasp_tuner.engine.family import Belief, ByExpert, Choice, Family, RunOutcome, SearchBelief, predict_one
 from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
 from rasp_tuner.engine.loss_bounds import LossBounds
-from rasp_tuner.engine.measured_bill import MeasuredBill, MeasuredRun
 from rasp_tuner.engine.objective import UNKNOWN_HARM, Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.scale import FIRST_LOOK, due
@@ -69,8 +68,7 @@ class Engine:
         self._rules = layout.rules  # what ties knobs together, if anything does
         self._first_looks = len(self.default) + 1
         self._context_dim = context_dim
-        self._budget = None if settings.budget is None else BudgetLedger(settings.budget)
-        self._calibration, self._stops, self._measured = safety.Calibration(), stops.StopRecord(), MeasuredBill()
+        self._account, self._calibration = Account(objective, family, layout.default, settings), safety.Calibration()
         self.dims = Dims(len(self.default), context_dim, objective.columns)
         self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
         self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
@@ -81,7 +79,6 @@ class Engine:
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
         self._expected: tuple[Belief, Array, float, ByExpert] | None = None  # of a point and its target, by a belief
         self._compared: dict[bytes, safety.Against] = {}  # points beside the default, by that belief
-        self._owed: Bill | None = None  # what own steps have cost, by that belief
         family.reweigh(objective.weights)
 
     @property
@@ -111,7 +108,8 @@ class Engine:
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
             return latest[1]
         belief: Belief = self.family.believe(context)
-        self._latest, self._compared, self._owed = (context, belief), {}, None
+        self._latest, self._compared = (context, belief), {}
+        self._account.forget_bill()
         return belief
 
     @property
@@ -131,15 +129,15 @@ class Engine:
             return Proposal(found.point, self._reasons(belief, found, scope.room))
         bounded = scope.within and cast("SearchBelief", belief).choose_within(rng, scope.within)
         choice = safety.legal_choice(self._rules, belief, bounded or belief.choose(rng))
-        if self._stops.many and self._budget is not None:
+        if self._account.is_stopped:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
         elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
             choice = self._worth_switching(belief, choice, current)
-            if self._budget is not None:
+            if self._account.is_kept:
                 choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
-                choice = self._audited(belief, choice)
+                choice = self._account.audited(belief, choice, self.wider)
         return Proposal(choice.point, self._reasons(belief, choice))
 
     def reasons_at(self, context: Array, point: Array, source: str) -> Why:
@@ -269,8 +267,7 @@ class Engine:
 
     def budget(self) -> Budget | None:
         engine = self.answers(self.default[:0])[0]
-        booked = engine._booked(engine.family.bill(engine.objective.prices(MOST_PRICE)))
-        return engine._measured.added_to(booked) if booked is not None and engine._is_measured else booked
+        return engine._account.report(engine.wider)
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -279,9 +276,7 @@ class Engine:
     def merge(self, other: "Engine", first: bool) -> None:
         n, m = self.objective.seen, other.objective.seen
         self._calibration.merge(other._calibration, m / max(n + m, 1))
-        if self._budget is not None and other._budget is not None:
-            self._budget.merge(other._budget)
-            self._measured.merge(other._measured)
+        self._account.merge(other._account)
         self.objective.merge(other.objective)
         self.family.merge(other.family, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
@@ -324,10 +319,7 @@ class Engine:
         parts = {"contexts": self.contexts, "losses": self.losses, "watch": self.watch, "notes": self.notes}
         yield from ((f"intake/{name}", part) for name, part in parts.items())
         yield "calibration", self._calibration
-        yield "stops", self._stops
-        if self._budget is not None:
-            yield "budget", self._budget
-            yield "measured", self._measured
+        yield from self._account.parts()
 
     def beside(self, belief: Belief, point: Array) -> safety.Against:
         """A point compared with the default by the latest belief, with a deviation as wide as calibration asks for."""
@@ -365,44 +357,7 @@ class Engine:
         return guard is None or bool(safety.within_guard(self.objective, guard, self.beside(belief, point)))
 
     def _within_budget(self, belief: Belief, point: Array) -> bool:
-        """Whether the bill stays within the budget, with its deviation; or falls."""
-        offer, ledger, bill = self.beside(belief, point), self._budget, self._bill()
-        if ledger is None or offer.deviation == 0.0:
-            return True
-        if bill is None:
-            return bool(safety.within_budget(self.objective, ledger, offer))
-        price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
-        wider, deviation = self.wider, worse - price
-        before = wider * math.sqrt(bill.variance)
-        shared = wider**2 * belief.billed(bill, point) * deviation / offer.deviation
-        after = math.sqrt(max(before**2 + 2.0 * shared + deviation**2, 0.0))
-        price = min(max(price, -MOST_PRICE), MOST_PRICE)
-        return bool(ledger.allows(price, after - before, bill.spent - bill.earned + before))
-
-    def _audited(self, belief: Belief, choice: Choice) -> Choice:
-        """The choice; or the default, if its measured cost asks for that."""
-        binds = self._is_measured and (self.family.hindsight or self._stops.used)
-        share = self.settings.budget if binds and not self._at_default(choice.point) else None
-        why = None if share is None else self._measured.why_default(share, self._bill(), self.wider)
-        return choice if why is None else Choice(self.default, why, *predict_one(belief, self.default))
-
-    @property
-    def _is_measured(self) -> bool:
-        """Whether runs of the default are set beside own ones: of one metric."""
-        return self._budget is not None and self.objective.one
-
-    def _at_default(self, point: Array) -> bool:
-        return bool(point.tolist() == self.default.tolist())
-
-    def _bill(self) -> Bill | None:
-        if self._owed is None and self.family.hindsight:
-            self._owed = self.family.bill(self.objective.prices(MOST_PRICE))
-        return self._owed
-
-    def _booked(self, bill: Bill | None) -> Budget | None:
-        if self._budget is None or bill is None:
-            return None if self._budget is None else self._budget.report()
-        return self._budget.report(bill.spent, bill.earned, self.wider * math.sqrt(bill.variance))
+        return self._account.allows(belief, point, self.beside(belief, point), self.wider)
 
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
@@ -461,26 +416,10 @@ class Engine:
         belief = self.believe(context) if samples else None
         forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
         if not again:
-            stop = asked.stop if asked is not None and measured else None
-            self._stops.observe(ended is not None, stop is not None and told > stop)
-        hindsight = self.family.hindsight  # then the bill has all but what was ended
-        free = self.objective.seen <= self._first_looks and not (hindsight and ended is not None)
-        counts = asked is not None and not free
-        if belief is not None and counts and self._budget is not None:
-            known = self.beside(belief, point)
-            if ended is not None:  # what it cost is known
-                paid = float(self.objective.relative(ended - known.level, known.level))
-            else:
-                paid = 0.0 if hindsight else safety.cost(self.objective, known, error, belief.noise, failed)
-            self._budget.record(paid, times=runs)
-        if asked is not None and self._is_measured:
-            y, at_default = error if ended is None else ended, self._at_default(point)
-            run = MeasuredRun(y, at_default, failed, ended is not None)
-            if belief is None or (at_default and not belief.knows_default):
-                self._measured.begin(self.objective, run)
-            else:
-                offer = self.beside(belief, point)
-                self._measured.learn(self.objective, run, offer, belief.noise / runs, self.wider)
+            self._account.note_end(trial, told)
+        if asked is not None and self._account.is_kept:
+            offer = None if belief is None else self.beside(belief, point)
+            self._account.book(trial, error, belief, offer, self.wider)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and measured and runs == 1:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
@@ -535,29 +474,14 @@ class Engine:
 
     def _reasons(self, belief: Belief, choice: Choice, room: Room | None = None) -> Reasons:
         """Why this choice: copies, since a belief is large."""
-        beside, objective = None, self.objective
-        if objective.seen >= FORECAST_FROM_SAMPLES:
-            beside = self.beside(belief, choice.point)
+        offer, objective = self.beside(belief, choice.point), self.objective
+        beside = offer if objective.seen >= FORECAST_FROM_SAMPLES else None
         units, factor = (objective.is_log, objective.sign), self._calibration.factor
         similar, weights = belief.similar().copy(), belief.weights.copy()
         return Reasons(
             choice, self.default, beside, similar, weights, self.family.experts, belief.noise, factor, *units,
-            self._stop(belief, choice.point, room),
+            self._account.stop(belief, choice.point, offer, self.wider, room),
         )  # fmt: skip
-
-    def _stop(self, belief: Belief, point: Array, room: Room | None) -> float | None:
-        """The cost from which on a run of a point should be ended, in the metric's own units; None: it should not."""
-        if self.settings.find:
-            best = belief.best() if room is None else cast("SearchBelief", belief).best_within(room)
-            return stops.stop_behind_best(self.objective, belief, point, best, self.wider)
-        if self._budget is None or not stops.can_stop(self.objective) or self._at_default(point):
-            return None
-        left, bill = self._budget.left(self._budget.steps), self._bill()
-        if bill is not None:
-            left -= bill.spent - bill.earned + self.wider * math.sqrt(bill.variance)
-        offer = self.beside(belief, point)
-        stop = stops.stop_of(self.objective, offer, belief.noise, self.wider, left)
-        return stops.if_any(self._measured.lowered(stop))
 
     def _tell(self, trial: RunOutcome) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
@@ -636,7 +560,7 @@ class Engine:
 
     def restate(self, factors: Array, shifts: Array) -> None:
         self.family.restate(factors[0], shifts[0], self.objective.weights)
-        self._measured.forget_level()
+        self._account.forget_level()
         self._latest = None
         words = described_changes(self.metrics, *(changed[0] for changed in self.watch.change()))
         self._restated = f"{words}, whatever the settings: all that was learned is seen in the new unit"
