@@ -22,7 +22,7 @@ from rasp_tuner.tune.verdict import goals_of, is_upwards, log_cost
 
 FEWEST_ROUNDS, MOST_ROUNDS = 4, 8  # the more only where noise asks for it
 MOST_KNOBS = 8  # that are measured on an input: of more, those with the least expected effect
-SURE = 2.0  # deviations
+SURE = 2.5  # deviations: after each round it is asked again, and of two knobs without an effect one more is lucky
 LOOKED_AT = 5  # values of a knob whose effect is expected by the model
 FAINT = 0.03  # share of the cost: less is "no effect", if it is only expected
 
@@ -246,9 +246,9 @@ def values_of(session: Session, name: str) -> list[Value]:
 
 
 def _is_idle(table: Rounds, place: int) -> bool:
-    """Whether a setting runs, keeps the limits, and is as good as the first one."""
+    """Whether a setting runs, keeps the limits, and is not surely worse than the first one."""
     cost = table.cost(place)
-    return cost is not None and table.keeps_limits(place) and cost <= max(IDLE, table.unsure())
+    return cost is not None and table.keeps_limits(place) and cost <= max(IDLE, SURE * table.unsure())
 
 
 def _can_be_told(table: Rounds, settings: int) -> bool:

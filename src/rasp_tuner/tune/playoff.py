@@ -25,6 +25,7 @@ MOST_INPUTS = 8  # with more of them, inputs have the recommendation without a p
 IDLE = 0.01  # share of the cost: a knob that changes less is left at its default
 CLEAR = 2.0  # deviations by which a setting must beat the default
 FAR, LARGE = 4.0, 0.25  # deviations of one run, and of log(cost): what was so much better in the search is compared
+OF_MEDIAN = 0.5 * math.pi  # variance of a median over that of a mean
 UNKNOWN_NOISE = 0.05  # deviation of log(cost), where no setting ran twice
 
 
@@ -172,7 +173,7 @@ class Rounds:
             gaps = self._gaps(place)
             squares += 0.5 * float(np.var(gaps)) * len(gaps) if gaps else 0.0  # each is of two runs
             spare += max(len(gaps) - 1, 0)
-        return math.sqrt(squares / spare) * math.sqrt(2.0 / len(self._rounds))
+        return math.sqrt(squares / spare) * math.sqrt(OF_MEDIAN * 2.0 / len(self._rounds))
 
     def _gaps(self, place: int) -> list[float]:
         pairs = [(turn[0], turn[place]) for turn in self._rounds]
