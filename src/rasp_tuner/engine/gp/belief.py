@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.base.common_constants import LIKELY
 from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.evidence import log_student
@@ -17,6 +18,7 @@ from rasp_tuner.optimizer.optimizer import Within
 
 BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
+GOOD_NEWS = "far better than was expected"
 AT_ONCE = 256  # points that are predicted together
 
 
@@ -85,6 +87,9 @@ class GpBelief:
         draws = Draws.of(fit.knobs, rng)  # in any case: the generator moves alike in every context
         if self._unknown:
             return self._expected(fit.knobs.default, BASELINE)
+        news = None if within is not None else self._good_news()
+        if news is not None:
+            return self._expected(news, GOOD_NEWS)
         if self._here.native is not None and within is None:
             point, source, pair = self._compiled_choice(draws)
         else:
@@ -131,6 +136,25 @@ class GpBelief:
         out = here.choose(*draws, barred, reached, nodes, LOOKS, self.horizon)
         source, mean, variance, level, level_variance, covariance = out[d:].tolist()
         return out[:d].copy(), int(source), PointAndDefault(mean, variance, level, level_variance, covariance)
+
+    def _good_news(self) -> Array | None:
+        """The best that ran here, if it came out so well that it is taken for false, and ran only then.
+
+        Hiccups are bad news, as a rule. Once more, and it is known.
+        """
+        fit, kc = self.fit, self._here.kc
+        trust = fit.of_rows("trust")
+        doubted = trust < LIKELY
+        if not doubted.any():
+            return None
+        points, y, here = fit.of_rows("points"), fit.targets(), kc >= ALIKE
+        sure = {row.tobytes() for row in points[~doubted & here]}
+        least = y[~doubted & here].min(initial=np.inf)
+        for i in np.flatnonzero(doubted & here & (y < least))[::-1]:
+            if (key := points[i].tobytes()) not in sure and key not in self._barred:
+                news: Array = points[i].copy()
+                return news
+        return None
 
     def _pair(self, point: Array) -> PointAndDefault:
         """A point beside the default; what was chosen was looked at before."""

@@ -49,6 +49,7 @@ MOST_VALUES = 12  # of an ordered knob, all of which run once
 PARTS = 4  # of the range of any other knob, each of which runs once: else what lies between two bad ends is never seen
 MIDDLES = (np.arange(PARTS) + 0.5) / PARTS
 FIRST_LOOKS = MOST_FEW  # runs in a situation that go to untried values, one knob at a time; later every second one
+FEW_SETTINGS = 32  # of a space, all of which run once before any runs again: one may be far better than its neighbours
 ALL_POINTS = 1024  # settings of a small space, all of which are candidates
 SHORT = 192  # settings of a long list that are looked at: the best by their effects, and as many others
 DRAWN, AROUND = 128, 64  # candidates in a larger space: anywhere; around each good point
@@ -59,7 +60,8 @@ FARTHEST = 30.0  # deviations, beyond which a normal number does not go
 FAR = -20.0  # in units of sqrt(3) deviations: below, the gain of a Student's t has its asymptotic form
 
 UNTRIED, NEW, AGAIN = "a value that did not run here yet", "something new", "once more, to be sure"
-GOOD_NEWS = "far better elsewhere than was expected"
+FIRST_RUN = "one of few settings, which did not run here yet"
+NEWS = "far better elsewhere than was expected"
 LIKELIEST = "likely to keep the limits, as nothing known does"
 
 
@@ -138,7 +140,8 @@ class FindBelief(GpBelief):
         known = set(point_keys(found.points)) | self._barred | asked
         fresh, source = self._fresh(rng, scope, found, known)
         fresh = fresh[[key not in known for key in point_keys(fresh)]]
-        again, value = self._again(scope, found, WORTH_A_RUN if len(fresh) else 0.0)
+        worth_again = math.inf if source == FIRST_RUN else WORTH_A_RUN
+        again, value = self._again(scope, found, worth_again if len(fresh) else 0.0)
         worth = self._worth(fresh, scope, found)
         for i in (-worth).argsort(kind="stable").tolist():
             if again is not None and worth[i] < value:
@@ -156,10 +159,15 @@ class FindBelief(GpBelief):
         self, rng: np.random.Generator, scope: Scope, found: MeasuredHere, known: set[bytes]
     ) -> tuple[Array, str]:
         """[m, d] settings to look at, and what they are."""
-        news = self._good_news()
+        news = self._news_from_elsewhere()
         news = news[[key not in known and can_run(point, scope) for key, point in with_keys(news)]]
         if len(news):
-            return news, GOOD_NEWS
+            return news, NEWS
+        every = all_points(self.fit.knobs) if scope.among is None else None
+        if every is not None and len(every) <= FEW_SETTINGS:
+            every = every[[key not in known for key in point_keys(every)]]
+            if len(every):
+                return every, FIRST_RUN
         first, odd = found.runs <= FIRST_LOOKS, found.runs % 2.0 > 0.0
         if (scope.among is None) if first else not odd:
             fresh = self._untried(scope, found, first)
@@ -170,7 +178,7 @@ class FindBelief(GpBelief):
             return self._shortlist(rng, scope.among, scope.room), NEW
         return self._candidates(rng, found.points[0], scope.room), NEW
 
-    def _good_news(self) -> Array:
+    def _news_from_elsewhere(self) -> Array:
         """[m, d] settings that came out so much better than expected that the model takes it for an outlier."""
         fit = self.fit
         news: Array = fit.of_rows("points")[(fit.of_rows("trust") < LIKELY) & (fit.alpha < 0.0)]
