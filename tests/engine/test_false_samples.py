@@ -1,9 +1,11 @@
 """Wrong answers, told by a mixture of normal and false samples (engine/gp/trust.py)."""
 
+import random
+
 import numpy as np
 import pytest
 
-from rasp_tuner import Categorical, Tuner
+from rasp_tuner import Categorical, Float, Int, Tuner
 
 SWITCHES = [f"s{i}" for i in range(6)]
 
@@ -39,3 +41,16 @@ def test_one_wrong_answer_in_ten_does_not_blind_it():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_wrong_first_answer_is_found_out(seed):
     assert late_regret(seed, 0.0, first=1) < 0.4
+
+
+@pytest.mark.parametrize("seed", [1, 3, 8])
+def test_what_came_out_far_better_than_expected_runs_once_more(seed):
+    """A valley between two slopes: one good run there looked false, and the far end was kept for good."""
+    knobs = {"size": Int(1, 64), "idle": Float(0, 1), "kind": Categorical(["x", "y", "z"])}
+    tuner = Tuner(knobs, {"cost": "min"}, default={"size": 50, "idle": 0.5, "kind": "x"}, seed=seed)
+    rng = random.Random(seed)
+    for _ in range(60):
+        own = tuner.ask()
+        cost = 10.0 + 0.3 * abs(own.params["size"] - 20)
+        tuner.tell(own.id, {"cost": cost * rng.lognormvariate(0.0, 0.05)})
+    assert 15 <= tuner.recommend()["size"] <= 25

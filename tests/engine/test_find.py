@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 
 import numpy as np
 import pytest
@@ -510,3 +511,22 @@ def test_a_choice_that_others_spoilt_runs_beside_good_ones(listed):
         times.append(cost(suggestion.params))
         tuner.tell(suggestion.id, {"time_s": times[-1]})
     assert min(times) == 1.4
+
+
+@pytest.mark.parametrize("seed", [4, 5, 9])
+def test_all_of_few_settings_run_once_before_any_runs_again(seed):
+    """One of 17 is twenty times faster, another one on each input; a smooth model does not expect it anywhere."""
+    rng = random.Random(seed)
+    best = dict(zip("ab", rng.sample([x for x in range(17) if x != 8], 2), strict=True))
+    metric = {"time_s": Metric("min", scale="log")}
+    tuner = Tuner({"x": Int(0, 16)}, metric, {"input": Category()}, {"x": 8}, seed=seed, goal="find")
+    ran = {"a": [], "b": []}
+    for step in range(40):
+        input = "ab"[step % 2]
+        suggestion = tuner.ask({"input": input})
+        ran[input].append(suggestion.params["x"])
+        level = 0.05 if ran[input][-1] == best[input] else 1.0
+        tuner.tell(suggestion.id, {"time_s": level * rng.lognormvariate(0.0, 0.03)})
+    for input, values in ran.items():
+        assert len(set(values)) >= 16
+        assert best[input] not in values[:-1] or tuner.recommend({"input": input}) == {"x": best[input]}
