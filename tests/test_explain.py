@@ -234,8 +234,6 @@ def test_looking_at_returns_changes_nothing_and_survives_a_snapshot():
 def test_steps_that_are_no_longer_on_record_are_not_called_the_first():
     tuner = Tuner({"x": Float(0, 1)}, {"ms": "min"}, ["load"], {"x": 0.5})
     for step in range(1_100):
-        if step == 60:
-            tuner.freeze()  # a step takes less
         s = tuner.ask({"load": float(step // 50 % 2)})
         tuner.tell(s.id, {"ms": (s.params["x"] - 0.2) ** 2})
     seen = tuner.explain(s.id).seen
