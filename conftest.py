@@ -20,6 +20,7 @@ SLOW_FILES = (
     "tests/integrations/test_mlflow.py",
     "tests/integrations/test_ray_*.py",
     "tests/paper/*",
+    "tests/service/test_approvals_page.py",
     "tests/service/test_dashboard.py",
     "tests/service/test_flagd.py",
     "tests/service/test_leases.py",

@@ -10,6 +10,7 @@ from rasp_tuner.errors import SnapshotError
 from rasp_tuner.files import snapshot
 
 STEPS = 120
+SEEDS = (1, 3)  # without stops twelve of these twenty fail, as they do with a third seed
 ALLOWANCE = 6.0  # of a new tuner, in steps of the default's cost
 SLACK = 2.5  # allowances: a stake, and the error to which the default's own cost is known
 RATES = {"rate": Int(0, 20), "size": Int(0, 20)}
@@ -42,14 +43,14 @@ def test_the_allowance_is_what_these_tests_take_it_for() -> None:
 
 @pytest.mark.parametrize("world", [made.__name__ for made in ANY_SPACE])
 def test_with_stops_the_true_bill_keeps_the_contract(world: str) -> None:
-    peaks = [peak(world, "choices", seed) for seed in (1, 3, 5)]
+    peaks = [peak(world, "choices", seed) for seed in SEEDS]
     assert np.mean(peaks) <= (1.0 + SLACK) * ALLOWANCE
     assert max(peaks) <= (2.0 + SLACK) * ALLOWANCE
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_it_does_so_where_all_knobs_are_continuous(world: str) -> None:
-    peaks = [peak(world, "floats", seed, steps=2 * STEPS) for seed in (1, 3, 5)]
+    peaks = [peak(world, "floats", seed, steps=2 * STEPS) for seed in SEEDS]
     assert np.mean(peaks) <= (1.0 + SLACK) * ALLOWANCE
     assert max(peaks) <= (2.0 + SLACK) * ALLOWANCE
 

@@ -1,6 +1,7 @@
 """Situations by their context values: what is recommended there, what it gains, which knobs it comes from."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,8 +28,14 @@ def taught(steps=160, metrics=None, told=None, context=("qps",), **settings):
     return tuner
 
 
+@cache
+def usual():
+    """The tuner of tests that only look at it."""
+    return taught()
+
+
 def test_each_situation_has_its_values_its_settings_and_its_gain():
-    found = {one.label: one for one in taught().situations()}
+    found = {one.label: one for one in usual().situations()}
     assert set(found) == {"qps 100", "qps 900"}
     for label, qps in (("qps 100", 100.0), ("qps 900", 900.0)):
         one = found[label]
@@ -42,7 +49,7 @@ def test_each_situation_has_its_values_its_settings_and_its_gain():
 
 
 def test_the_knob_that_matters_has_the_gain_and_of_an_idle_one_no_effect_is_shown():
-    found = taught().situations()
+    found = usual().situations()
     assert any("idle" in one.changed for one in found)
     for one in found:
         assert one.knobs.shares == {"cache": 1.0}
@@ -140,7 +147,7 @@ def test_nothing_is_said_before_anything_is_known_and_looking_changes_nothing():
 
 
 def test_the_context_report_says_what_would_be_lost_without_the_context():
-    report = taught().context_report()
+    report = usual().context_report()
     one_setting = [
         np.mean([math.log(cost({"cache": x}, qps) / cost({"cache": BEST[qps]}, qps)) for qps in BEST])
         for x in np.geomspace(4, 40, 50)

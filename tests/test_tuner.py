@@ -1,3 +1,5 @@
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -308,6 +310,13 @@ def taught(preset="default", **changes):
     return t, t.ask(QUIET)
 
 
+@cache
+def taught_once():
+    """Such a tuner, saved, and the suggestion."""
+    t, s = taught()
+    return t.to_bytes(), s
+
+
 def known(t):
     """What it expects; what it suggests also depends on what it could not have."""
     found = [t.what_if(QUIET, {**RAN, "pool": pool}).given.metrics["p99_ms"].mean for pool in (1, 4, 16)]
@@ -368,8 +377,8 @@ def test_telling_that_the_suggestion_ran_changes_nothing(preset):
     ],
 )
 def test_what_cannot_have_run_is_refused_and_changes_nothing(answer, params, says):
-    t, s = taught()
-    before = t.to_bytes()
+    before, s = taught_once()
+    t = Tuner.from_bytes(before)
     with pytest.raises(InvalidValue, match=says):
         answer(t, s.id, params)
     assert t.to_bytes() == before

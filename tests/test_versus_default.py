@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_a_profit_that_changes_its_sign_has_no_percentage():
 
 
 def test_where_knobs_do_nothing_no_gain_is_claimed():
-    for seed in range(20):
+    for seed in range(12):
         tuner, rng = Tuner({"a": Categorical(["u", "v", "w"])}, {"ms": "min"}, None, {"a": "u"}, seed=seed), None
         rng = np.random.default_rng(100 + seed)
         for _ in range(60):
@@ -171,23 +172,30 @@ def test_failed_runs_and_what_nobody_asked_for_have_no_gain():
     assert tuner.versus_default() == replace(before, steps=61, failed=1)
 
 
+@cache
+def undisturbed(scale):
+    """What was saved where nothing is absurd: in truth, and as it is told."""
+    plain = tuner_of({"ms": Metric("min", scale=scale)})
+    return play(plain, 120), plain.versus_default()
+
+
 @pytest.mark.parametrize("scale", ["log", "linear"])
 @pytest.mark.parametrize("at", [0, 5, 60])
 @pytest.mark.parametrize("absurd", [1e308, 1e13])
 def test_one_absurd_value_is_left_out_and_said(scale, at, absurd):
     """A counter was reset, or a sensor said its largest number."""
-    spoilt, plain = (tuner_of({"ms": Metric("min", scale=scale)}) for _ in range(2))
-    truth = play(plain, 120)
+    truth, plain = undisturbed(scale)
+    spoilt = tuner_of({"ms": Metric("min", scale=scale)})
     if at:
         play(spoilt, at)
     spoilt.tell(spoilt.ask({"load": 0.0}).id, {"ms": absurd})
     play(spoilt, 119 - at, seed=1)
     found = spoilt.versus_default()
     assert found.gain.value == pytest.approx(truth, abs=0.1)
-    assert found.gain.high - found.gain.low < 2.0 * (plain.versus_default().gain.high - plain.versus_default().gain.low)
+    assert found.gain.high - found.gain.low < 2.0 * (plain.gain.high - plain.gain.low)
     assert 1 <= found.left_out <= 14
     assert str(found).endswith(f"; {found.left_out} absurd step{'s' * (found.left_out > 1)} left out")
-    assert plain.versus_default().left_out == 0
+    assert plain.left_out == 0
     assert Tuner.from_bytes(spoilt.to_bytes()).versus_default() == found
     assert VersusDefault.from_json(found.to_json()) == found
 

@@ -47,9 +47,9 @@ def test_looking_between_ask_and_tell_changes_no_bit(space):
 @pytest.mark.parametrize("space", SPACES)
 def test_a_snapshot_between_ask_and_tell_changes_no_bit(space):
     plain, stopped = tuner_of(space), tuner_of(space)
-    play(plain, 60)
+    play(plain, 40)
     rng = np.random.default_rng(0)
-    for _ in range(60):
+    for _ in range(40):
         s = stopped.ask({"load": float(rng.choice([1.0, 9.0]) + rng.normal() * 0.1)})
         stopped = Tuner.from_bytes(stopped.to_bytes())
         stopped.tell(s.id, {"ms": (s.params["x"] - 7.0) ** 2 + float(rng.normal())})
@@ -79,7 +79,7 @@ def test_a_capture_may_keep_fewer_explanations():
 def test_the_default_is_expected_to_be_what_it_is():
     """Within about the noise of one run, though it seldom runs."""
     off = []
-    for seed in range(12):
+    for seed in range(6):
         tuner = Tuner(SPACES["smooth"], {"ms": "min"}, ["load"], seed=seed)
         assert tuner.expected_of_default({"load": 1.0}) is None
         play(tuner, 60, seed=seed)

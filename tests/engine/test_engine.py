@@ -25,7 +25,8 @@ def drive(tuner, steps, metrics, context=lambda _: None):
             tuner.tell(s.id, told)
         asked.append(s.params)
         assert all(np.isfinite(value) for value in s.params.values() if isinstance(value, float))
-        assert str(tuner.explain(s.id))
+        if t % 5 == 4:  # it takes a third of a step's time
+            assert str(tuner.explain(s.id))
     return asked
 
 
@@ -67,7 +68,7 @@ def test_one_absurd_context_does_not_end_a_tuner(size, when):
     tuner = Tuner(TWO, {"loss": "min"}, context=1)
     drive(
         tuner,
-        90,
+        when + 35,
         lambda t, p: {"loss": (p["x"] - 0.3 - 0.1 * (t % 3)) ** 2 + p["y"]},
         lambda t: [size if t == when else float(t % 3)],
     )

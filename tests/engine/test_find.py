@@ -461,7 +461,7 @@ def test_what_is_far_better_elsewhere_is_looked_at_soon():
 @pytest.mark.parametrize("edge", [0.0, 1.0])
 def test_what_lies_between_two_bad_ends_is_found_beside_idle_knobs(idle, edge):
     left = []
-    for seed in range(6):
+    for seed in (2, 4):  # of six, those that missed it before a search saw what lies between
         rng = np.random.default_rng(seed)
         best, names = rng.uniform(0.2, 0.8), [f"k{i}" for i in range(1 + idle)]
         tuner = Tuner(

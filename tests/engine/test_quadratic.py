@@ -258,7 +258,9 @@ def test_in_a_situation_like_no_other_experts_weigh_what_they_did_at_first():
 
 
 @BOTH
-@pytest.mark.parametrize("seed", [2, 6, 10])
+@pytest.mark.parametrize(
+    ("kernel", "seed"), [("arrays", 2), *(("compiled", seed) for seed in (2, 6, 10))], indirect=["kernel"]
+)
 def test_the_same_few_points_again_and_again_do_not_make_a_wrong_bowl_certain(seed):
     """Batches of fifty at one point: what they leave open, as which knob is the steep one, must stay open."""
     rng = np.random.default_rng(seed)

@@ -1,5 +1,7 @@
 """Memory: nothing that was told is lost, situations stay apart, and no unit of a context matters."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -50,6 +52,12 @@ def filled(samples, contexts=None):
     return family, told
 
 
+@cache
+def filled_once(_kernel, samples):
+    """The same for tests that only look, by the kernel that is in place."""
+    return filled(samples)
+
+
 def sums(told):
     """[P] of the upper triangles of psi psi', and those of every sample [n, P]."""
     above, beside = np.triu_indices(told.shape[1])
@@ -57,10 +65,9 @@ def sums(told):
     return each.sum(axis=0), each
 
 
-@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("samples", [1, FULL - 1, FULL, FULL + 60])
-def test_merging_keeps_every_sum_and_the_size_is_bounded(samples):
-    family, told = filled(samples)
+def test_merging_keeps_every_sum_and_the_size_is_bounded(kernel, samples):
+    family, told = filled_once(kernel, samples)
     state = family.tuners
     n = int(state.count[0])
     assert n == samples if samples < FULL else SLOTS <= n < FULL
@@ -76,9 +83,8 @@ def test_what_is_trusted_alike_stays_so_when_merged():
     assert state.trust[0, :, :n] == pytest.approx(np.full((L, n), 0.25))
 
 
-@pytest.mark.usefixtures("kernel")
-def test_what_is_recent_is_not_merged():
-    family, told = filled(FULL + 60)
+def test_what_is_recent_is_not_merged(kernel):
+    family, told = filled_once(kernel, FULL + 60)
     state, n = family.tuners, int(family.tuners.count[0])
     ages = state.steps[0] - 1.0 - state.last[0, :n]
     recent = ages < SHARP_STEPS
@@ -100,9 +106,8 @@ def test_a_situation_not_seen_for_long_keeps_a_slot_of_its_own():
     assert (slots.contexts[~own] < 0.1).all()
 
 
-@pytest.mark.usefixtures("kernel")
-def test_slots_merge_within_their_situation():
-    family, _ = filled(FULL + 60)
+def test_slots_merge_within_their_situation(kernel):
+    family, _ = filled_once(kernel, FULL + 60)
     to_first, to_second = (gaps(family.dims, family.tuners, [where, where])[0] for where in (0.0, 1.0))
     assert np.all((np.minimum(to_first, to_second) < 10.0) & (np.maximum(to_first, to_second) > 10.0))
 

@@ -37,6 +37,8 @@ def test_every_suggestion_is_that_of_a_tuner_with_the_same_draws(settings, level
             else:
                 one.tell(single.id, {"ms": float(metrics["ms"][i])}, params=ran)
         many.tell(metrics, failed=failed)
+        if step % 5 != 4:
+            continue
         best = many.recommend(given)
         for i, one in enumerate(ones):
             single = one.recommend(None if given is None else given[i])

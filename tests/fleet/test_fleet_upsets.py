@@ -41,13 +41,10 @@ class UpsetWorlds(Worlds):
         return np.where((self.odd & (step in absurd))[:, None], absurd.get(step, 0.0), contexts)
 
 
-def bowls(**upset):
-    return UpsetWorlds(4, **upset)
-
-
 @pytest.mark.parametrize("upset", UPSETS.values(), ids=UPSETS)
 def test_every_suggestion_is_that_of_a_tuner_with_the_same_draws(upset):
-    worlds, size = bowls(**upset), 4
+    size = 2
+    worlds = UpsetWorlds(size, **upset)
     many, ones = fleet(size), [tuner() for _ in range(size)]
     for step in range(STEPS):
         contexts = worlds.told(step, worlds.contexts())
@@ -72,7 +69,7 @@ def test_every_suggestion_is_that_of_a_tuner_with_the_same_draws(upset):
 
 @pytest.mark.parametrize("name", ["contexts", "a late metric", "unit"])
 def test_tuners_come_back(name):
-    worlds, size = UpsetWorlds(20, **UPSETS[name]), 20
+    worlds, size = UpsetWorlds(10, **UPSETS[name]), 10
     many, regrets = fleet(size), []
     for step in range(150):
         contexts = worlds.told(step, worlds.contexts())
@@ -86,7 +83,7 @@ def test_tuners_come_back(name):
 
 
 def test_what_is_put_aside_is_saved_and_travels(tmp_path):
-    worlds, many = bowls(factors={40: 1000.0}), fleet(4)
+    worlds, many = UpsetWorlds(4, factors={40: 1000.0}), fleet(4)
     for step in range(43):
         contexts = worlds.contexts()
         many.tell({"ms": worlds.at(step, many.ask(contexts).points)})

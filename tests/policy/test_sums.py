@@ -15,6 +15,7 @@ from rasp_tuner.policy.sums import CONTEXTS, MOST_SUMS, OutcomeSums
 
 SOURCE = Path(__file__).parents[2] / "src/rasp_tuner/policy"
 SPACES = {"levels": Int(1, 64, log=True), "floats": Float(1, 64, log=True)}
+OUTCOMES = 1000  # of a round
 KINDS = {"qps": Number(), "region": Category(["eu", "us"])}
 
 
@@ -30,8 +31,8 @@ def exported(tuner, tmp_path, explore=True):
 def a_round(tuner, policy, rng, outcomes, noise):
     """Outcomes of users at the edge, told as sums; their mean."""
     sums, total = OutcomeSums(policy, seed=0), 0.0
-    for user in rng.integers(10**9, size=outcomes):
-        context = {"qps": float(rng.choice([100.0, 900.0]) + rng.random()), "region": str(rng.choice(["eu", "us"]))}
+    for i, user in enumerate(rng.integers(10**9, size=outcomes)):
+        context = {"qps": float((100.0, 900.0)[i % 2] + rng.random()), "region": str(rng.choice(["eu", "us"]))}
         pick = pick_of(policy, context, f"user-{user}")
         p99 = level(pick.params["pool"], context["qps"])
         total += p99
@@ -47,12 +48,12 @@ def test_edges_learn_from_nothing_with_sums_alone(space, noise, tmp_path):
     """The default costs 33.8, the best 20.0; nobody ever asks the tuner for a decision."""
     tuner = Tuner({"pool": SPACES[space]}, {"p99": "min"}, context=KINDS, default={"pool": 16})
     rng = np.random.default_rng(0)
-    means = [a_round(tuner, exported(tuner, tmp_path, 2000), rng, 2000, noise) for _ in range(10)]
+    means = [a_round(tuner, exported(tuner, tmp_path, OUTCOMES), rng, OUTCOMES, noise) for _ in range(10)]
     assert means[0] == pytest.approx(33.8, abs=0.1)  # nothing is known, so that the default runs
     assert max(means) < 33.8 * 1.4  # what exploring may cost in one round, of which nothing is known until it ends
     assert np.mean(means) < 33.8
     assert np.mean(means[-3:]) < (20.5 if noise == 1.0 else 25.0)
-    assert tuner.learned == 20_000
+    assert tuner.learned == 10 * OUTCOMES
     assert tuner.asked == 0
 
 

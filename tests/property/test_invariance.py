@@ -34,7 +34,7 @@ def usual(seed):
 
 
 @given(seed=st.integers(0, 3), scale=logs, offset=st.floats(-500.0, 500.0))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_the_unit_of_a_metric_changes_no_suggestion(seed, scale, offset):
     assert suggestions(seed, scale, offset) == pytest.approx(usual(seed), abs=1e-6)
 

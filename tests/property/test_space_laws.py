@@ -107,7 +107,10 @@ def test_every_point_names_a_legal_integer(knob, u):
 
 @given(
     choices=st.lists(
-        st.one_of(st.text(), st.integers(), st.booleans(), st.none(), st.floats(-1e9, 1e9)), min_size=2, unique=True
+        st.one_of(st.text(), st.integers(), st.booleans(), st.none(), st.floats(-1e9, 1e9)),
+        min_size=2,
+        max_size=12,
+        unique=True,
     ),
     u=unit,
 )

@@ -1,6 +1,7 @@
 """A damaged database: what is damaged is named, and not served; the rest is."""
 
 import json
+import shutil
 import sqlite3
 
 import pytest
@@ -13,6 +14,19 @@ from rasp_tuner.service.storage.store import sqlite_url
 from rasp_tuner.tune import process
 
 PAGE_BYTES = 4096
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """The folder of a server that has stopped, with a study of thirty steps."""
+    data = tmp_path_factory.mktemp("filled") / "data"
+    fill(data)
+    return data
+
+
+@pytest.fixture
+def data(filled, tmp_path):
+    return shutil.copytree(filled, tmp_path / "data")
 
 
 def fill(data, studies=("web",), count=30):
@@ -37,9 +51,7 @@ def change(data, sql):
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
 @pytest.mark.parametrize("command", [("serve", "--port", "0"), ("keys", "list")])
-def test_a_truncated_database_is_said_in_one_line(tmp_path, share, command):
-    data = tmp_path / "data"
-    fill(data)
+def test_a_truncated_database_is_said_in_one_line(data, share, command):
     file = data / "rasp.db"
     with file.open("r+b") as database:
         database.truncate(int(share * file.stat().st_size))
@@ -94,9 +106,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("way", CHANGES)
-def test_changed_events_are_noticed_and_not_served(tmp_path, way):
-    data = tmp_path / "data"
-    fill(data)
+def test_changed_events_are_noticed_and_not_served(data, way):
     change(data, CHANGES[way])
     events = findings(data)["events"]
     assert not events.good
@@ -111,16 +121,12 @@ def test_changed_events_are_noticed_and_not_served(tmp_path, way):
         assert (refused.status_code, refused.json()["error"]["code"]) == (500, "damaged")
 
 
-def test_a_log_that_is_shorter_than_its_snapshot_is_found(tmp_path):
-    data = tmp_path / "data"
-    fill(data)
+def test_a_log_that_is_shorter_than_its_snapshot_is_found(data):
     change(data, "DELETE FROM events WHERE seq > 50")
     assert "web: the last 10 events are missing" in findings(data)["events"].said
 
 
-def test_a_damaged_snapshot_is_found(tmp_path):
-    data = tmp_path / "data"
-    fill(data)
+def test_a_damaged_snapshot_is_found(data):
     change(data, "UPDATE snapshots SET data = substr(data, 1, 500)")
     found = findings(data)
     assert not found["snapshots"].good

@@ -72,9 +72,9 @@ def test_a_screened_study_is_replayed_and_kept_like_any_other():
 @pytest.mark.parametrize("space", SPACES)
 def test_a_study_that_is_stopped_at_any_moment_goes_on_as_if_it_never_was(space):
     straight = LiveStudy(1, definition(space), 0.0)
-    expected = play(straight, 240)
+    expected = play(straight, 160)
     live, done = LiveStudy(1, definition(space), 0.0), 0
-    for stop in (1, 2, 3, 50, 51, 120, 200, 240):
+    for stop in (1, 2, 3, 50, 51, 110, 160):
         for event in expected[done:stop]:
             live.apply(event)
         live.tuner.recommend({"qps": 5.0})  # looking leaves no trace

@@ -26,13 +26,13 @@ def run(folder, steps, final=0, **changes):
 
 
 def test_from_nothing_to_a_verdict(tmp_path):
-    done = rasp(*OPTIONS, "--steps", 25, "--final", 4, "--", *AWK, cwd=tmp_path)
+    done = rasp(*OPTIONS, "--steps", 18, "--final", 4, "--", *AWK, cwd=tmp_path)
     assert re.match(r"parabola: lower by 98.5% \(98.5 to 98.5%\)\n", done.stdout)
     assert "use: x=7" in done.stdout
     place = tmp_path / "rasp-tune" / "parabola"
     assert f"report: {place.relative_to(tmp_path)}/report.html" in done.stdout
     found = json.loads((place / "settings.json").read_text())
-    assert (found["outcome"], found["runs"], found["pairs"]) == ("better", 25, 4)
+    assert (found["outcome"], found["runs"], found["pairs"]) == ("better", 18, 4)
     assert Tuner.load(place / "tuner.rasp").recommend() == {"x": 7}
     final = entries(place, "final")
     assert {tuple(entry["order"]) for entry in final} <= {("default", "recommended"), ("recommended", "default")}
@@ -53,7 +53,7 @@ def test_inputs_are_situations_of_their_own(tmp_path):
         (tmp_path / name).write_text(f"{best}\n")
     command = ["awk", "-v", "x={x}", "{ print 1 + (x - $1) * (x - $1) }", "{input}"]
     result = run(
-        tmp_path / "s", 60, 3, command=command, inputs=[str(tmp_path / "low"), str(tmp_path / "high")], default={}
+        tmp_path / "s", 40, 2, command=command, inputs=[str(tmp_path / "low"), str(tmp_path / "high")], default={}
     )
     assert {tuple(r.situation.inputs): r.use for r in result.situations} == {
         (str(tmp_path / "low"),): {"x": 3},
@@ -79,7 +79,7 @@ def test_contexts_decide_between_settings(tmp_path):
     )
     result = run(
         tmp_path / "s",
-        60,
+        44,
         command=["sh", str(program), "{x}", str(tmp_path / "state")],
         metrics={"loss": "min"},
         contexts={"state": f"file:{tmp_path / 'state'}"},
