@@ -51,8 +51,6 @@ from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast; more than knobs, and forecasts are compared
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
-MOST_CURIOUS = 1.0  # of the default's cost, that a point may be expected to be worse, in a situation known for long:
-LONG_KNOWN = 50.0  # visits
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
@@ -138,8 +136,6 @@ class Engine:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
             choice = self._worth_switching(belief, choice, current)
             if self._account.is_kept:
-                if self.family.hindsight and not self._is_sane(belief, choice.point) and self._knows_well(context):
-                    choice = self._replaced(belief, choice, self._is_sane, "over twice the default's cost is expected")
                 choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
                 choice = self._account.audited(belief, choice, self.wider)
         return Proposal(choice.point, self._reasons(belief, choice))
@@ -359,15 +355,6 @@ class Engine:
     def _within_guard(self, belief: Belief, point: Array) -> bool:
         guard = self.settings.guard
         return guard is None or bool(safety.within_guard(self.objective, guard, self.beside(belief, point)))
-
-    def _is_sane(self, belief: Belief, point: Array) -> bool:
-        """Whether a point is expected to cost at most twice what the default does."""
-        offer = self.beside(belief, point)
-        return bool(self.objective.relative(offer.mean, offer.level) <= MOST_CURIOUS)
-
-    def _knows_well(self, context: Array) -> bool:
-        known = self.alike(context)
-        return known is not None and known[0] >= LONG_KNOWN
 
     def _within_budget(self, belief: Belief, point: Array) -> bool:
         return self._account.allows(belief, point, self.beside(belief, point), self.wider)
