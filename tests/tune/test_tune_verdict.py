@@ -68,6 +68,8 @@ def pairs_of(ratios, failed_default=0, failed_recommended=0, input=None):
     ("pairs", "outcome", "words"),
     [
         (pairs_of([0.76, 0.77, 0.78]), "better", "faster by 23% (20 to 25%)"),
+        (pairs_of([4e-4, 5e-4, 6e-4]), "better", "faster: 0.00049 times the default (0.0003 to 0.00082)"),
+        (pairs_of([1e-27] * 3), "better", "faster: 1e-27 times the default (1e-27 to 1e-27)"),
         (pairs_of([0.9, 1.1, 1.0, 0.95]), "same", "no difference can be shown: between 14% faster and 13% slower"),
         (pairs_of([1.5, 1.55, 1.52]), "worse", "worse: keep the default; slower by 52% (46 to 59%)"),
         (pairs_of([0.8] * 5, 0, 2), "worse", "worse: keep the default; 2 of 7 runs failed with the"),
@@ -175,6 +177,12 @@ def test_what_is_lower_costs_less_also_around_zero(default, one, other):
     assert log_cost({"errors": default}, {"errors": default}, errors) == 0.0
     if abs(one - other) > 1e-3:
         assert low < high
+
+
+def test_of_two_tiny_costs_the_lower_is_lower():
+    errors = {"errors": metric_of("errors", "min")}
+    costs = [log_cost({"errors": 1.0}, {"errors": x}, errors) for x in (1e-3, 1e-20, 1e-27, 1e-300, 0.0, -1.0)]
+    assert costs == sorted(set(costs), reverse=True)
 
 
 def test_several_metrics_count_also_where_one_of_them_reaches_zero():

@@ -19,6 +19,7 @@ from rasp_tuner.tune.verdict import goals_of, is_upwards
 
 LINE_EVERY_S = 30.0  # where nobody watches
 MOST_NAMED = 4  # inputs on one line
+TIMES = " times the default"
 RECENT_RUNS = 20  # from which the time left is computed
 
 
@@ -132,18 +133,49 @@ def best_so_far(session: Session) -> str:
     found = [(case.input, best) for case in cases if (best := best_measured(session, case)) is not None]
     if not found:
         return "nothing measured yet"
-    if all(best.params == session.study.default for _, best in found):
-        return "best so far: the default"
+    if not any(is_gain(session, best) for _, best in found):
+        return "nothing better than the default so far"
+    said = [standing_words(session, best) for _, best in found]
     if len(found) == 1:
         _, best = found[0]
         moved = {name: value for name, value in best.params.items() if value != session.study.default.get(name)}
-        return f"best so far {factor_words(session, best)} times the default ({settings_words(moved)})"
-    each = [f"{Path(str(input)).name} {factor_words(session, best)}" for input, best in found[:MOST_NAMED]]
+        colon = ":" if factor_of(session, best) is None else ""
+        return f"best so far{colon} {said[0]} ({settings_words(moved)})"
+    head = "best so far:"
+    if all(factor_of(session, best) is not None for _, best in found):
+        head, said = "best so far, times the default:", [one.removesuffix(TIMES) for one in said]
+    each = [
+        f"{Path(str(input)).name} {words}" for (input, _), words in list(zip(found, said, strict=True))[:MOST_NAMED]
+    ]
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return f"best so far, times the default: {', '.join(each)}{more}"
+    return f"{head} {', '.join(each)}{more}"
 
 
-def factor_words(session: Session, best: Standing) -> str:
-    """A cost as a factor of the metric: 0.25 is a quarter of the default's."""
-    log = -best.cost if is_upwards(goals_of(session.study.metrics)) else best.cost
-    return number_words(float(f"{math.exp(min(max(log, -LARGEST_LOG), LARGEST_LOG)):.2g}"))
+def factor_of(session: Session, best: Standing) -> float | None:
+    """What is improved as times the default's, in two digits: 0.25 is a quarter; None where that makes no sense."""
+    goals = goals_of(session.study.metrics)
+    if best.usual is None:
+        return None
+    if len(goals) > 1:
+        return float(f"{math.exp(min(best.cost, LARGEST_LOG)):.2g}")
+    own, usual = (side[session.study.objective] for side in (best.metrics, best.usual))
+    return float(f"{own / usual:.2g}") if own > 0.0 and usual > 0.0 else None
+
+
+def is_gain(session: Session, best: Standing) -> bool:
+    """Whether a setting came out better than the default, in two digits."""
+    factor = factor_of(session, best)
+    if factor is None:
+        return best.usual is None or best.cost < 0.0
+    return factor > 1.0 if is_upwards(goals_of(session.study.metrics)) else factor < 1.0
+
+
+def standing_words(session: Session, best: Standing) -> str:
+    """How a setting did: "0.25 times the default"."""
+    factor, goal = factor_of(session, best), session.study.objective
+    if factor is not None:
+        return f"{number_words(factor)}{TIMES}"
+    own = f"{goal} {number_words(best.metrics[goal])}"
+    if best.usual is None:
+        return f"{own}; every run of the default failed"
+    return f"{own}, with the default {number_words(best.usual[goal])}"

@@ -13,7 +13,7 @@ from rasp_tuner.tune.paired_comparison import PairedRun
 from rasp_tuner.types import LIMIT_KEPT
 
 KEEP = "worse: keep the default; "
-LEAST_RATIO = 1e-3  # of the default's value: below, a cost falls no longer as the logarithm, which zero has not
+LEAST_RATIO = 1e-3  # of the default's value: below, a cost hardly falls any more, as zero has no logarithm
 Outcome = Literal["better", "same", "worse", "default", "untested"]
 
 
@@ -120,6 +120,8 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
     'no difference can be shown: between 7.0% faster and 4.0% slower'
     >>> effect_words(Effect("ratio", 21.2, 19.8, 22.7, 20), "max", False, False)
     'higher: 21 times the default (20 to 23)'
+    >>> effect_words(Effect("ratio", 4e-5, 3.8e-5, 4.4e-5, 20), "min", False, False)
+    'lower: 4e-05 times the default (3.8e-05 to 4.4e-05)'
     >>> effect_words(Effect("ratio", 1.5, 0.93, 4.04, 20), "min", True, False)
     'no difference can be shown: between 7.0% faster and 4 times the default'
     """
@@ -136,7 +138,7 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
     if found.kind == "difference":
         sizes = sorted(abs(x) for x in (found.low, found.high))
         return f"{keep}{word} by {number_words(abs(found.value))} ({' to '.join(map(number_words, sizes))})"
-    if found.value >= TIMES_FROM:
+    if not LEAST_RATIO <= found.value < TIMES_FROM:  # as percent it would be long, or 100% whatever it is
         ends = " to ".join(times_words(x).removesuffix(" times") for x in (found.low, found.high))
         return f"{keep}{word}: {times_words(found.value)} the default ({ends})"
     low, high = sorted(abs(x - 1.0) for x in (found.low, found.high))
@@ -223,7 +225,10 @@ def _apart(default: float, other: float) -> float:
     """By how much a value is above the default's; its logarithm where both are positive."""
     if default > 0.0:
         ratio = other / default
-        return math.log(max(ratio, LEAST_RATIO)) + min(ratio - LEAST_RATIO, 0.0)
+        if ratio >= LEAST_RATIO:
+            return math.log(ratio)
+        part = math.log(LEAST_RATIO) / math.log(ratio) if ratio > 0.0 else 0.0  # 1 at the least ratio, 0 at zero
+        return math.log(LEAST_RATIO) + LEAST_RATIO * (part - 1.0) + min(ratio, 0.0)
     if default < 0.0:
         return (other - default) / -default
     return math.copysign(1.0 + math.asinh(abs(other)), other) if other else 0.0  # zero has no scale
