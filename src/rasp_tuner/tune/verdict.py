@@ -29,8 +29,13 @@ class Verdict:
     failed_recommended: int = 0
 
 
-def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSource]) -> Verdict:
-    """The verdict on pairs, one group for each situation: first whether runs fail, then limits, then the objective."""
+def judge(
+    groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSource], default_ran: bool = True
+) -> Verdict:
+    """The verdict on pairs, one group for each situation: first whether runs fail, then limits, then the objective.
+
+    `default_ran` is whether any run of the default was fine before.
+    """
     pairs = [pair for group in groups for pair in group]
     if not pairs:
         return Verdict("untested", "not compared", {})
@@ -39,13 +44,14 @@ def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSou
     failed = sum(pair.default is None for pair in pairs), sum(pair.recommended is None for pair in pairs)
     counts = len(pairs), *failed
     found = main_effect(effects, goals)
-    said = "every run failed" if found is None else effect_words(found, *_kind_of(goals))
-    beside = said.removeprefix(KEEP)  # where something else decides
-    for outcome, reason in (_by_failures(pairs), _by_limits(pairs, metrics)):
+    nothing = "every run failed" if set(failed) == {len(pairs)} else "in no pair both ran"
+    said = nothing if found is None else effect_words(found, *_kind_of(goals))
+    beside = "" if found is None else f"; where both ran: {said.removeprefix(KEEP)}"  # where something else decides
+    for outcome, reason in (_by_failures(pairs, default_ran), _by_limits(pairs, metrics)):
         if outcome == "worse":
             return Verdict("worse", f"{KEEP}{reason}", effects, *counts)
         if outcome == "better":
-            return Verdict("better", f"{reason}; where both ran: {beside}", effects, *counts)
+            return Verdict("better", f"{reason}{beside}", effects, *counts)
     if found is None:
         return Verdict("same", f"no difference can be shown: {said}", effects, *counts)
     lower = found.value < found.neutral
@@ -76,8 +82,11 @@ def goals_of(metrics: Mapping[str, MetricSource]) -> dict[str, MetricSource]:
     return {name: source for name, source in metrics.items() if source.metric.weight > 0.0} or dict(metrics)
 
 
-def _by_failures(pairs: Sequence[PairedRun]) -> tuple[Outcome, str]:
-    """Worse if the recommendation fails more often; better only if chance does not explain that the default does."""
+def _by_failures(pairs: Sequence[PairedRun], default_ran: bool) -> tuple[Outcome, str]:
+    """Worse if the recommendation fails more often; better only if chance does not explain that the default does.
+
+    Few pairs are enough where the default never ran, neither in them nor before, and the recommendation always did.
+    """
     default, other = (
         sum(side is None for side in sides) for sides in zip(*((p.default, p.recommended) for p in pairs), strict=True)
     )
@@ -87,7 +96,8 @@ def _by_failures(pairs: Sequence[PairedRun]) -> tuple[Outcome, str]:
     alone = sum(p.default is None and p.recommended is not None for p in pairs)
     against = sum(p.recommended is None and p.default is not None for p in pairs)
     chance = 2.0 * sum(math.comb(alone + against, k) for k in range(against + 1)) / 2.0 ** (alone + against)
-    return ("better", f"more reliable: {words}") if chance <= 1.0 - LEVEL else ("same", "")
+    never = not default_ran and (default, other) == (len(pairs), 0)
+    return ("better", f"more reliable: {words}") if never or chance <= 1.0 - LEVEL else ("same", "")
 
 
 def _by_limits(pairs: Sequence[PairedRun], metrics: Mapping[str, MetricSource]) -> tuple[Outcome, str]:
