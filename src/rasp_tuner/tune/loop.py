@@ -245,11 +245,14 @@ class Session:
         if any(earlier.metrics for earlier in self.runs) or run.metrics is not None:
             return
         shown = self.runner.shown(placeholder_values(self.study, run.params, run.input))
-        said = f"\nIt said:\n{done.output}" if done.output else "\nIt printed nothing."
+        what, said = "command", f"\nIt said:\n{done.output}" if done.output else "\nIt printed nothing."
+        if self.study.command is None:
+            what, said = "call", f"\n{done.output}" if done.output else ""
         if done.missing:
-            raise TuningStopped(f"{done.failure}.\nThe command was: {shown}{said}")
+            raise TuningStopped(f"{done.failure}.\nThe {what} was: {shown}{said}")
         if len(self.runs) + 1 >= HOPELESS_RUNS:
             raise TuningStopped(
-                f"all of the first {len(self.runs) + 1} runs failed: {done.failure}.\nThe last was: {shown}{said}"
-                f"\nTry it by hand; once it works, start over with --fresh"
+                f"all of the first {len(self.runs) + 1} runs failed: {done.failure}."
+                f"\nThe last {what} was: {shown}{said}"
+                f"\nTry it by hand; once it works, start over with {self.study.caller.option('fresh', True)}"
             )

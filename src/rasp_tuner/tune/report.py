@@ -36,7 +36,7 @@ def as_html(result: TuneResult, shown: Callable[[Params], str], finished: bool =
         )
         body.append(f'<p class="note">{escape(ratios)} the default, with 95% interval</p>' if ratios else "")
     else:
-        body.append('<p class="verdict">Not finished: the same command goes on from here.</p>')
+        body.append(f'<p class="verdict">Not finished: {study.caller.again} goes on from here.</p>')
     body += [
         _tiles(result),
         "<h2>Settings</h2>",
