@@ -46,6 +46,7 @@ class Journal:
         self._caller = caller
         self.path = folder / FILE
         self.dropped = 0  # bytes of a torn last line
+        self.changed_from: Mapping[str, Any] | None = None  # the definition so far, where it goes on with another one
         if fresh:
             self._set_aside()
         try:
@@ -198,6 +199,7 @@ class Journal:
         measured = any(entry.get("metrics") or entry["kind"] == "checkpoint" for entry in self.entries)
         if changed and measured and self._may_go_on is not None and self._may_go_on(latest, now):
             self.append({"kind": "study", "version": VERSION, "definition": now})
+            self.changed_from = latest
             return
         if changed and measured:
             raise TuningStopped(

@@ -15,7 +15,7 @@ from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Knob, Value
 from rasp_tuner.study_file.caller import PYTHON
 from rasp_tuner.study_file.journal import Journal
-from rasp_tuner.tune.changed_space import may_go_on, own_folder
+from rasp_tuner.tune.changed_space import change_notes, may_go_on, own_folder
 from rasp_tuner.tune.context_sources import ContextValue
 from rasp_tuner.tune.function_name import function_name
 from rasp_tuner.tune.knob_shares import Shares, check_knobs
@@ -134,6 +134,8 @@ def _greet(session: Session, progress: Progress, journal: Journal) -> None:
     if session.resumed:
         done = f"going on with {str(journal.path.parent)!r}: {session.resumed} runs are done"
         progress.say(f"{done}; if what runs has changed since, start over: {study.caller.option('fresh', True)}")
+    for note in change_notes(journal.changed_from, session.study) if journal.changed_from else ():
+        progress.say(f"note: {note}")
     if session.left_out:
         progress.say(f"note: the knobs have changed; {session.left_out} earlier runs do not count with those of today")
     if left := leftovers(study.name):
