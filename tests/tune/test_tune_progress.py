@@ -1,9 +1,13 @@
 """The line that says where a study stands: the best so far, and how long it still takes."""
 
+import io
+from dataclasses import replace
+
 import pytest
 from tune_running import session_of
 
-from rasp_tuner.tune.progress import best_so_far
+from rasp_tuner.tune import StopRules
+from rasp_tuner.tune.progress import Progress, best_so_far, step_words
 
 
 def so_far(tmp_path, monkeypatch, work, low=0, high=20, default=10, steps=25, goal="min", **more):
@@ -49,3 +53,39 @@ def test_where_the_default_fails_nothing_is_compared_with_it(tmp_path, monkeypat
 
     said = so_far(tmp_path, monkeypatch, work, low=1, high=4, default=2)
     assert said == "best so far: cost 1; every run of the default failed (x=1)"
+
+
+def test_the_time_left_counts_what_comes_after_the_search(tmp_path, monkeypatch):
+    session = session_of(
+        tmp_path, monkeypatch, lambda x: float(x), 10, knobs={"x": "int:0..9"}, metrics={"cost": "min"},
+        default={"x": 5}, repeats=2,
+    )  # fmt: skip
+    session.runs[:] = [replace(run, seconds=1.0, spent_s=2.0 * (run.step + 1)) for run in session.runs]
+    said = step_words(session, StopRules(15, None, 5))
+    runs = 2 * 5 + 4 * 3 + 4  # pairs, rounds of the play-off, and those for the one knob
+    assert said.endswith(f"10s left, then about {2 * runs}s to compare")
+    assert step_words(session, StopRules(15, None, 0)).endswith("10s left")
+    assert step_words(session, StopRules(10, None, 5)).endswith("spent · searched, now about 52s to compare")
+
+
+def test_the_lines_after_the_search_say_how_long_they_take(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    stream = io.StringIO()
+    progress = Progress(stream)
+    for done in range(3):
+        progress.play_off(done, 6)
+        now[0] += 40.0
+    progress.knobs(0, 1)
+    for done in range(3):
+        now[0] += 50.0
+        progress.pair(done, 5)
+    assert stream.getvalue().splitlines() == [
+        "play-off of the best settings: round 1 of 6; then the knobs and the final pairs",
+        "play-off of the best settings: round 2 of 6 · 3m20s left; then the knobs and the final pairs",
+        "play-off of the best settings: round 3 of 6 · 2m40s left; then the knobs and the final pairs",
+        "which of the changed knobs matter; then the final pairs",
+        "comparing with the default: pair 1 of 5",
+        "comparing with the default: pair 2 of 5 · 3m20s left",
+        "comparing with the default: pair 3 of 5 · 2m30s left",
+    ]

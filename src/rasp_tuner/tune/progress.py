@@ -11,6 +11,7 @@ from typing import TextIO
 from rasp_tuner.base.checks import printable
 from rasp_tuner.gain.versus_default import LARGEST_LOG
 from rasp_tuner.page.words import duration_words, number_words, settings_words
+from rasp_tuner.tune.comparison_runs import comparison_runs
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.playoff import Standing, best_measured
 from rasp_tuner.tune.situations import cases_of
@@ -32,6 +33,7 @@ class Progress:
         self._live = not quiet and self._stream.isatty()
         self._last = 0.0
         self._drawn = False
+        self._phase, self._began, self._begun_with = "", 0.0, 0
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -48,16 +50,28 @@ class Progress:
 
     def play_off(self, done: int, total: int) -> None:
         """The line before a round of the play-off."""
-        self._show(lambda: f"play-off of the best settings: round {done + 1} of {total}", done == 0)
+        left = self._left("play-off", done, total)
+        then = "; then the knobs and the final pairs"
+        self._show(lambda: f"play-off of the best settings: round {done + 1} of {total}{left}{then}", done == 0)
 
     def knobs(self, input: int, total: int) -> None:
         """The line before a round that tells which knobs matter."""
         where = f" on input {input + 1} of {total}" if total > 1 else ""
-        self._show(lambda: f"which of the changed knobs matter{where}", False)
+        self._show(lambda: f"which of the changed knobs matter{where}; then the final pairs", False)
 
     def pair(self, done: int, total: int) -> None:
         """The line before a pair of the final comparison."""
-        self._show(lambda: f"comparing with the default: pair {done + 1} of {total}", done == 0)
+        left = self._left("pairs", done, total)
+        self._show(lambda: f"comparing with the default: pair {done + 1} of {total}{left}", done == 0)
+
+    def _left(self, phase: str, done: int, total: int) -> str:
+        """How long a phase still takes, by what was done of it since it began here; empty at its beginning."""
+        now = time.monotonic()
+        if self._phase != phase:
+            self._phase, self._began, self._begun_with = phase, now, done
+        if done == self._begun_with:
+            return ""
+        return f" · {duration_words((now - self._began) / (done - self._begun_with) * (total - done))} left"
 
     def close(self) -> None:
         """Leave a clean line behind."""
@@ -105,6 +119,10 @@ def step_words(session: Session, limits: StopRules) -> str:
     left = seconds_left(session, limits)
     if left is not None:
         parts.append(f"{duration_words(left)} left")
+    after = seconds_after(session, limits)
+    if after:
+        ends = session.is_over(limits)
+        parts[-1] = f"{'searched, now' if ends else f'{parts[-1]}, then'} about {duration_words(after)} to compare"
     return " · ".join(parts)
 
 
@@ -116,6 +134,13 @@ def seconds_left(session: Session, limits: StopRules) -> float | None:
     if limits.time_s is not None:
         guesses.append(max(0.0, limits.time_s - session.spent_s))
     return min(guesses) if guesses else None
+
+
+def seconds_after(session: Session, limits: StopRules) -> float:
+    """How long the play-off and the comparison will take, if every run takes as long as the default."""
+    usual = [run.seconds for run in session.runs if run.is_control and run.metrics]
+    each = sum(usual) / len(usual) if usual else 0.0
+    return each * comparison_runs(session.study, limits.final_pairs, len(session.inputs))
 
 
 def _step_seconds(runs: Sequence[Run]) -> float | None:
