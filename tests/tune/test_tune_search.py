@@ -9,7 +9,9 @@ from tune_running import AWK, OPTIONS, entries, rasp
 from rasp_tuner import Bool, Categorical, Int
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.page.words import range_words
+from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune import tune
+from rasp_tuner.tune.changed_space import own_folder
 from rasp_tuner.tune.study import build_study
 
 KNOBS = {"math": Bool(), "cpu": Bool(), "level": Int(1, 3)}
@@ -176,6 +178,26 @@ def test_other_changes_are_refused_as_before(change, tmp_path):
     options = [word for word in OPTIONS if change[0] != "--default" or word not in ("--default", "x=15")]
     done = rasp(*options, *change, "--steps", 4, "--final", 0, "--", *AWK, cwd=tmp_path, code=1)
     assert "another definition" in done.stderr
+
+
+def test_a_study_that_was_refused_does_not_keep_its_name(tmp_path):
+    one = ["--knob", "a=int:0..9", "--steps", 4, "--final", 0]
+    for metric in ("cost:min", "loss:min"):
+        rasp(*one, "--metric", metric, "--", "echo", "{a}", metric, cwd=tmp_path, code=1)
+    done = rasp(*one, "--", "echo", "{a}", cwd=tmp_path, code=None)
+    assert "is about another command" not in done.stderr
+    assert [path.name for path in (tmp_path / "rasp-tune").iterdir()] == ["echo"]
+
+
+def test_a_study_that_has_just_begun_keeps_its_name(tmp_path):
+    first, second = (
+        build_study({"knobs": {"a": "int:0..9"}, "command": ["echo", "{a}", word]}) for word in ("one", "two")
+    )
+    with Journal(tmp_path / "echo", first.to_json()):
+        assert own_folder(second, tmp_path) == tmp_path / "echo-2"
+    assert own_folder(second, tmp_path) == tmp_path / "echo"
+    with Journal(tmp_path / "echo-2", second.to_json()):
+        assert own_folder(second, tmp_path) == tmp_path / "echo-2"  # not in the free one: here it goes on
 
 
 def test_extreme_noise_is_told_with_what_would_help(tmp_path):

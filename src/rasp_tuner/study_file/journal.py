@@ -196,7 +196,7 @@ class Journal:
             raise JournalError(f"{str(self.path)!r} is no journal that this version can read: {self._start_over}")
         now, latest = json.loads(json.dumps(definition)), self.of_kind("study")[-1]["definition"]
         changed = differences(latest, now)
-        measured = any(entry.get("metrics") or entry["kind"] == "checkpoint" for entry in self.entries)
+        measured = any(map(_is_measurement, self.entries))
         if changed and measured and self._may_go_on is not None and self._may_go_on(latest, now):
             self.append({"kind": "study", "version": VERSION, "definition": now})
             self.changed_from = latest
@@ -213,6 +213,22 @@ class Journal:
             self._size = 0
             self.entries.clear()
             self.append({"kind": "study", "version": VERSION, "definition": dict(definition)})
+
+
+def is_claimed(folder: Path) -> bool:
+    """Whether a journal in a folder holds measurements, or somebody is at work on it."""
+    try:
+        with (folder / FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return any(_is_measurement(json.loads(line)) for line in file)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError, AttributeError):
+        return True  # it is locked, or damaged: the journal itself says what is wrong
+
+
+def _is_measurement(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("metrics") or entry["kind"] == "checkpoint")
 
 
 def _sync_folder(folder: Path) -> None:

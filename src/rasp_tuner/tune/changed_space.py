@@ -17,6 +17,7 @@ from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.study_file import template
 from rasp_tuner.study_file.journal import FILE as JOURNAL_FILE
+from rasp_tuner.study_file.journal import is_claimed
 from rasp_tuner.tune.study import TuneStudy
 
 SPACE = {"knobs", "constraints", "default"}  # fields of a definition that may change
@@ -110,16 +111,20 @@ def change_notes(old: Mapping[str, Any], study: TuneStudy) -> list[str]:
 
 
 def own_folder(study: TuneStudy, parent: Path) -> Path:
-    """Where a study lives that nobody gave a name: NAME, or NAME-2 where NAME holds one of another command."""
+    """Where a study lives that nobody gave a name: NAME, or NAME-2 where NAME holds runs of another command."""
+    if study.named:
+        return parent / study.name
+    free, new = None, json.loads(json.dumps(study.to_json()))
     for number in count(1):
         place = parent / (study.name if number == 1 else f"{study.name}-{number}")
         held = _definition_in(place)
-        if held is None or study.named:
-            return place
-        new = json.loads(json.dumps(study.to_json()))
+        if held is None:
+            return free or place
         same_work = all(held.get(name) == new.get(name) for name in ("command", "call", "shell"))
         if same_work or may_go_on(held, new):
             return place
+        if free is None and not is_claimed(place):
+            free = place
     raise AssertionError("count() does not end")
 
 
