@@ -100,8 +100,7 @@ def change_notes(old: Mapping[str, Any], study: TuneStudy) -> list[str]:
             notes.append(f"{name} has other values now: earlier runs count where theirs is still one of them")
         elif name not in before and name in study.default:
             ran = settings_words({name: study.default[name]})
-            option = "default" if study.caller.in_python else f"--default {name}=..."
-            nobody = f" (nobody gave its default: {option} does)" if name in study.assumed else ""
+            nobody = " (nobody gave its default)" if name in study.assumed else ""
             notes.append(f"{name} is a new knob: earlier runs count as {ran}{nobody}")
     gone = [name for name in before if name not in study.knobs]
     notes += [
