@@ -6,13 +6,12 @@ import re
 
 import numpy as np
 import pytest
-from tune_running import entries, rasp
+from tune_running import entries, rasp, session_of
 
 from rasp_tuner import Bool, Categorical, Float, Int
 from rasp_tuner.report.paired import Effect
 from rasp_tuner.tune import tune
 from rasp_tuner.tune.knob_shares import KnobShare, with_final_pairs
-from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.playoff import winner
 from rasp_tuner.tune.progress import best_so_far
 from rasp_tuner.tune.situations import cases_of
@@ -98,15 +97,6 @@ def test_one_knob_alone_has_the_effect_of_the_final_pairs():
     assert str(with_final_pairs([moved, alone], apart)[0]) == "a=1: the whole difference"
     assert with_final_pairs([moved, moved], ratio) == [moved, moved]
     assert with_final_pairs([moved], None) == [moved]
-
-
-def session_of(tmp_path, monkeypatch, work, steps, **more):
-    """The session of a study that was run, as it stood at its end."""
-    kept = []
-    begin = Session.__init__
-    monkeypatch.setattr(Session, "__init__", lambda self, *given: (kept.append(self), begin(self, *given))[1])
-    tune(work, quiet=True, steps=steps, final=0, out=tmp_path / "s", **more)
-    return kept[0]
 
 
 def test_a_machine_that_slows_down_does_not_hide_what_is_better(tmp_path, monkeypatch):

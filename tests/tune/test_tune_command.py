@@ -68,6 +68,19 @@ def test_inputs_are_situations_of_their_own(tmp_path):
     assert len({entry["input"] for entry in entries(tmp_path / "s", "final")}) == 2
 
 
+@pytest.mark.parametrize("inputs", [2, 3, 4])
+def test_runs_of_the_default_are_spread_over_the_inputs(inputs, tmp_path):
+    """What is told as times the default's should not rest on one run of it."""
+    names = [f"in{i}" for i in range(inputs)]
+    result = tune(
+        lambda x, input: float(x + len(input)), {"x": Int(0, 20)}, {"cost": "min"}, inputs=names, steps=60, final=0,
+        out=tmp_path, quiet=True,
+    )  # fmt: skip
+    usual = [sum(run.is_control and run.input == name for run in result.runs) for name in names]
+    assert max(usual) - min(usual) <= 1
+    assert sum(usual) >= 7
+
+
 def test_contexts_decide_between_settings(tmp_path):
     """A file that changes between runs: the tuner is told of it and learns a setting for each state."""
     (tmp_path / "state").write_text("night")

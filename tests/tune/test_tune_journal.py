@@ -173,7 +173,7 @@ def test_a_file_size_limit_is_a_full_disk_and_the_study_goes_on_without_it(tmp_p
     stopped = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert stopped.returncode == 1
     assert "File too large. Nothing acknowledged is lost" in stopped.stderr
-    assert "give the same command again to go on" in stopped.stderr
+    assert "then the same command goes on" in stopped.stderr
     assert "Traceback" not in stopped.stderr
     place = tmp_path / "rasp-tune" / "parabola"
     assert 3 <= len(entries(place, "run")) < 25

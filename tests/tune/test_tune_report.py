@@ -10,6 +10,7 @@ from page_parser import Page
 from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.page.axes import Axis, axis_for, shortened
 from rasp_tuner.page.charts import Point, forest, timeline
+from rasp_tuner.page.parts import key
 from rasp_tuner.tune import tune
 
 BAD = '<script>alert("x")</script>'
@@ -111,6 +112,21 @@ def test_runs_that_are_far_worse_are_arrows():
     ]
     assert re.search(r'<path class="suggested far".*?<title>far away', timeline(points, "loss", 1.0))
     assert "far" not in timeline(points[:-1], "loss", 1.0)
+
+
+def test_a_run_that_was_stopped_is_an_arrow_up_and_no_value_for_the_median():
+    """What it would have come to is not known: a median that hangs on it is not drawn."""
+
+    def runs(every):
+        return [Point(float(i), *((1.0, "suggested", "") if i % every else (0.5, "stopped", ""))) for i in range(30)]
+
+    few = timeline(runs(3), "time_s", 1.0)
+    assert few.count('<path class="stopped"') == 10
+    [line] = re.findall(r'<polyline class="trend" points="([^"]*)"', few)
+    assert len({place.split(",")[1] for place in line.split()}) == 1  # 1.0 all the way, and not pulled down
+    assert "trend" not in timeline([*runs(1)[:20], *runs(3)[:5]], "time_s", 1.0)
+    assert "stopped early: at least" in key("default", stopped=True)
+    assert "stopped" not in key("default")
 
 
 def test_a_metric_that_is_zero_on_one_input_only_has_an_axis_for_each_kind(tmp_path):

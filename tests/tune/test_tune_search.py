@@ -9,7 +9,9 @@ from tune_running import AWK, OPTIONS, entries, rasp
 from rasp_tuner import Bool, Categorical, Int
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.page.words import range_words
+from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune import tune
+from rasp_tuner.tune.changed_space import own_folder
 from rasp_tuner.tune.study import build_study
 
 KNOBS = {"math": Bool(), "cpu": Bool(), "level": Int(1, 3)}
@@ -90,12 +92,18 @@ def test_what_ran_best_is_compared_again_even_after_a_stop(tmp_path):
 
 
 def test_a_study_goes_on_with_a_wider_knob_and_a_new_one(tmp_path):
-    rasp(*OPTIONS, "--steps", 12, "--final", 0, "--", *AWK, cwd=tmp_path, code=None)
+    program = "BEGIN { print 1 + (x - 7) * (x - 7) + y }"  # without y it is 0
+    awk = ["awk", "-v", "x={x}", program]
+    rasp(*OPTIONS, "--steps", 12, "--final", 0, "--", *awk, cwd=tmp_path, code=None)
     wider = ["--knob", "x=int:0..30", *OPTIONS[2:]]
-    rasp(*wider, "--steps", 14, "--final", 0, "--", *AWK, cwd=tmp_path, code=None)
-    new = [*wider, "--knob", "y=cat:0,5", "--default", "y=0"]
-    awk = ["awk", "-v", "x={x}", "-v", "y={y}", "BEGIN { print 1 + (x - 7) * (x - 7) + y }"]
-    rasp(*new, "--steps", 24, "--final", 2, "--", *awk, cwd=tmp_path, code=None)
+    done = rasp(*wider, "--steps", 14, "--final", 0, "--", *awk, cwd=tmp_path, code=None)
+    assert "note: x has other values now: earlier runs count where theirs is still one of them\n" in done.stderr
+    new = [*wider, "--knob", "y=cat:0,5"]
+    done = rasp(
+        *new, "--steps", 24, "--final", 2, "--", "awk", "-v", "x={x}", "-v", "y={y}", program, cwd=tmp_path, code=None
+    )
+    assert "note: y is a new knob: earlier runs count as y=0 (nobody gave its default)\n" in done.stderr
+    assert "x has other values" not in done.stderr
     found = entries(tmp_path / "rasp-tune" / "parabola", "run")
     assert [run["step"] for run in found] == list(range(24))
     assert "y" not in found[0]["params"]
@@ -113,12 +121,82 @@ def test_runs_that_do_not_fit_a_narrower_knob_are_left_out(tmp_path):
     assert f"{gone} earlier runs do not count" in done.stderr
 
 
+BEFORE = ["--a", "{a}", "--b", "1"]
+
+
+@pytest.mark.parametrize(
+    ("knob", "default", "words", "goes_on"),
+    [
+        ("f=cat:,--fast", "f=", [*BEFORE, "{f}"], True),
+        ("f=cat:,--fast", "f=", ["--a", "{a}", "--b", "3", "{f}"], False),
+        ("c=int:1..9", "c=5", ["-c", "{c}", *BEFORE], True),
+        ("c=int:1..9", "c=5", [*BEFORE, "--slow", "-c", "{c}"], False),
+        ("b=int:1..9", "b=1", ["--a", "{a}", "--b", "{b}"], True),  # what was fixed is a knob now
+        ("b=int:1..9", "b=2", ["--a", "{a}", "--b", "{b}"], False),  # but it ran with 1
+    ],
+)
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_command_that_changes_together_with_its_knobs_is_another_one(knob, default, words, goes_on, shell, tmp_path):
+    one = ["--knob", "a=int:0..9", "--default", "a=3", "--steps", 4, "--final", 0]
+    two = [*one, "--knob", knob, "--default", default]
+
+    def command(*words):
+        return ["--shell", "--", " ".join(["echo", *words])] if shell else ["--", "echo", *words]
+
+    rasp(*one, *command(*BEFORE), cwd=tmp_path, code=None)
+    done = rasp(*two, *command(*words), cwd=tmp_path, code=None)
+    assert ("going on with" in done.stderr) == goes_on
+    assert ("is about another command" in done.stderr) == (not goes_on)
+    done = rasp(*one, "--knob", "z=int:1..2", "--steps", 5, *command(*BEFORE, "{z}"), cwd=tmp_path, code=None)
+    assert done.exit_code == 3
+
+
+def test_a_knob_that_is_dropped_may_leave_its_default_in_the_command(tmp_path):
+    one = ["--knob", "a=int:0..9", "--default", "a=3", "--steps", 6, "--final", 0]
+    rasp(*one, "--knob", "b=int:1..4", "--default", "b=2", "--", "echo", "{a}", "-b{b}", cwd=tmp_path, code=None)
+    done = rasp(*one, "--steps", 7, "--", "echo", "{a}", "-b2", cwd=tmp_path, code=None)
+    assert "note: b is no knob any more: earlier runs count where it was 2\n" in done.stderr
+    done = rasp(*one, "--", "echo", "{a}", "-b3", cwd=tmp_path, code=None)
+    assert "is about another command" in done.stderr
+
+
+def test_an_environment_variable_that_changes_together_with_the_knobs(tmp_path):
+    one = ["--knob", "a=int:0..9", "--default", "a=3", "--steps", 3, "--final", 0, "--name", "n", "--env", "A={a}"]
+    two = ["--knob", "b=int:1..4", "--default", "b=2", "--env", "B={b}"]
+    rasp(*one, "--env", "C=1", "--", "env", cwd=tmp_path, code=None)
+    assert "going on" in rasp(*one, *two, "--env", "C=1", "--", "env", cwd=tmp_path, code=None).stderr
+    for other in ("C=2", "C={d}"):  # it was 1 so far
+        more = ["--knob", "d=int:1..2", "--default", "d=2", "--env", "D={d}", "--env", other]
+        done = rasp(*one, *two, *more, "--", "env", cwd=tmp_path, code=1)
+        assert "another definition:\n" in done.stderr
+
+
 @pytest.mark.parametrize("change", [["--seed", "3"], ["--default", "x=14"], ["--repeats", "2"]])
 def test_other_changes_are_refused_as_before(change, tmp_path):
     rasp(*OPTIONS, "--steps", 3, "--final", 0, "--", *AWK, cwd=tmp_path, code=None)
     options = [word for word in OPTIONS if change[0] != "--default" or word not in ("--default", "x=15")]
     done = rasp(*options, *change, "--steps", 4, "--final", 0, "--", *AWK, cwd=tmp_path, code=1)
     assert "another definition" in done.stderr
+
+
+def test_a_study_that_was_refused_does_not_keep_its_name(tmp_path):
+    one = ["--knob", "a=int:0..9", "--steps", 4, "--final", 0]
+    for metric in ("cost:min", "loss:min"):
+        rasp(*one, "--metric", metric, "--", "echo", "{a}", metric, cwd=tmp_path, code=1)
+    done = rasp(*one, "--", "echo", "{a}", cwd=tmp_path, code=None)
+    assert "is about another command" not in done.stderr
+    assert [path.name for path in (tmp_path / "rasp-tune").iterdir()] == ["echo"]
+
+
+def test_a_study_that_has_just_begun_keeps_its_name(tmp_path):
+    first, second = (
+        build_study({"knobs": {"a": "int:0..9"}, "command": ["echo", "{a}", word]}) for word in ("one", "two")
+    )
+    with Journal(tmp_path / "echo", first.to_json()):
+        assert own_folder(second, tmp_path) == tmp_path / "echo-2"
+    assert own_folder(second, tmp_path) == tmp_path / "echo"
+    with Journal(tmp_path / "echo-2", second.to_json()):
+        assert own_folder(second, tmp_path) == tmp_path / "echo-2"  # not in the free one: here it goes on
 
 
 def test_extreme_noise_is_told_with_what_would_help(tmp_path):

@@ -32,7 +32,9 @@ def test_a_slow_setting_is_ended_soon_after_the_time_of_the_best(tmp_path: Path)
     for pid in map(int, (tmp_path / "pids").read_text().split()):
         wait_for(lambda pid=pid: not alive(pid))
     page = (tmp_path / "rasp-tune" / "ways" / "report.html").read_text()
-    assert "stopped early" in page
+    assert page.count('<path class="stopped') == 2 * len(stopped)  # in the picture of runs, and in that of the knob
+    assert "stopped early: at least" in page
+    assert f"&ge; {stopped[0]['metrics']['time_s']:.6g}" in page.replace("≥", "&ge;")
     assert "learned as at least that slow" in page
 
 

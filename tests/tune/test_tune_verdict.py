@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rasp_tuner.page.words import duration_words, number_words
 from rasp_tuner.report.paired import effect, t_quantile
 from rasp_tuner.report.situations import clusters
+from rasp_tuner.tune import tune
 from rasp_tuner.tune.metric_sources import metric_of
 from rasp_tuner.tune.paired_comparison import PairedRun
 from rasp_tuner.tune.verdict import judge, log_cost
@@ -68,12 +69,15 @@ def pairs_of(ratios, failed_default=0, failed_recommended=0, input=None):
     ("pairs", "outcome", "words"),
     [
         (pairs_of([0.76, 0.77, 0.78]), "better", "faster by 23% (20 to 25%)"),
+        (pairs_of([4e-4, 5e-4, 6e-4]), "better", "faster: 0.00049 times the default (0.0003 to 0.00082)"),
+        (pairs_of([1e-27] * 3), "better", "faster: 1e-27 times the default (1e-27 to 1e-27)"),
         (pairs_of([0.9, 1.1, 1.0, 0.95]), "same", "no difference can be shown: between 14% faster and 13% slower"),
         (pairs_of([1.5, 1.55, 1.52]), "worse", "worse: keep the default; slower by 52% (46 to 59%)"),
         (pairs_of([0.8] * 5, 0, 2), "worse", "worse: keep the default; 2 of 7 runs failed with the"),
         (pairs_of([0.8, 0.81], 6, 0), "better", "more reliable: 0 of 8 runs failed with the recommendation, 6"),
         (pairs_of([1.5, 1.55, 1.52], 2, 0), "worse", "worse: keep the default; slower by 52%"),  # twice may be chance
-        (pairs_of([], 1, 1), "same", "no difference can be shown: every run failed"),
+        (pairs_of([], 1, 1), "same", "no difference can be shown: in no pair both ran"),
+        ([PairedRun(0, None, None, None, 1.0)] * 9, "same", "no difference can be shown: every run failed"),
         (pairs_of([0.5]), "same", "no difference can be shown (1 pair)"),
         ([], "untested", "not compared"),
     ],
@@ -82,6 +86,34 @@ def test_the_verdict_in_words(pairs, outcome, words):
     found = judge([pairs], TIME)
     assert found.outcome == outcome
     assert found.words.startswith(words)
+
+
+def test_a_default_that_always_fails_is_not_what_to_keep():
+    assert (
+        judge([pairs_of([], 20)], TIME).words
+        == "more reliable: 0 of 20 runs failed with the recommendation, 20 with the default"
+    )
+    few = pairs_of([], 2)
+    assert judge([few], TIME).outcome == "same"  # twice may be chance
+    assert judge([few], TIME, default_ran=False).outcome == "better"  # but not where it never ran before either
+    assert judge([[*few, *pairs_of([1.0])]], TIME, default_ran=False).outcome == "same"
+    assert judge([pairs_of([], 2, 1)], TIME, default_ran=False).outcome == "same"
+
+
+@pytest.mark.parametrize("final", [2, None])
+def test_a_study_of_a_default_that_always_fails_recommends_what_runs(final, tmp_path):
+    def work(n):
+        if n == 2:
+            raise ValueError("no")
+        return float(n)
+
+    result = tune(
+        work, {"n": "int:1..4"}, {"cost": "min"}, default={"n": 2}, steps=15, final=final, out=tmp_path, quiet=True
+    )
+    assert result.verdict.outcome == "better"
+    assert result.verdict.words.startswith("more reliable: 0 of ")
+    assert "where both ran" not in result.verdict.words
+    assert result.settings == {"all": {"n": 1}}
 
 
 def test_metrics_to_maximise_and_differences():
@@ -175,6 +207,12 @@ def test_what_is_lower_costs_less_also_around_zero(default, one, other):
     assert log_cost({"errors": default}, {"errors": default}, errors) == 0.0
     if abs(one - other) > 1e-3:
         assert low < high
+
+
+def test_of_two_tiny_costs_the_lower_is_lower():
+    errors = {"errors": metric_of("errors", "min")}
+    costs = [log_cost({"errors": 1.0}, {"errors": x}, errors) for x in (1e-3, 1e-20, 1e-27, 1e-300, 0.0, -1.0)]
+    assert costs == sorted(set(costs), reverse=True)
 
 
 def test_several_metrics_count_also_where_one_of_them_reaches_zero():

@@ -35,7 +35,7 @@ def test_a_limit_that_no_run_keeps_is_said(tmp_path):
 
 def test_what_a_program_said_has_lines_of_its_own(tmp_path):
     said = rasp("--knob", "w=int:1..9", "--", "ls", "/none{w}", cwd=tmp_path, code=1).stderr
-    assert "failed: exit code 2.\nThe last was: ls /none" in said
+    assert "failed: exit code 2.\nThe last command was: ls /none" in said
     assert "\nIt said:\nls:" in said
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from rasp_tuner.cli import app
+from rasp_tuner.tune import tune
+from rasp_tuner.tune.loop import Session
 
 # prints (x - 7)^2 + 1, without noise: nothing about it is timed
 AWK = ["awk", "-v", "x={x}", "BEGIN { print 1 + (x - 7) * (x - 7) }"]
@@ -29,6 +31,15 @@ def rasp(*words, cwd, code=0):
         signal.signal(signal.SIGTERM, handler)
     assert done.exit_code in ((0, 3, 4) if code is None else (code,)), (done.exit_code, done.stdout, done.stderr)
     return done
+
+
+def session_of(tmp_path, monkeypatch, work, steps, **more):
+    """The session of a study that was run, as it stood at its end."""
+    kept = []
+    begin = Session.__init__
+    monkeypatch.setattr(Session, "__init__", lambda self, *given: (kept.append(self), begin(self, *given))[1])
+    tune(work, quiet=True, steps=steps, final=0, out=tmp_path / "s", **more)
+    return kept[0]
 
 
 def start(*words, cwd):

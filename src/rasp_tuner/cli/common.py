@@ -1,5 +1,6 @@
 """What all commands share: the application, flags, one-line errors, and signs of life while something takes time."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -68,7 +69,11 @@ def echo(text: object = "", err: bool = False) -> None:
 
     All commands print by this function; what must stay on one line goes through `printable` before.
     """
-    typer.echo("\n".join(map(printable, str(text).split("\n"))), err=err)
+    try:
+        typer.echo("\n".join(map(printable, str(text).split("\n"))), err=err)
+    except BrokenPipeError as error:  # the reader has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if err else sys.stdout).fileno())
+        raise typer.Exit(1) from error
 
 
 @contextmanager

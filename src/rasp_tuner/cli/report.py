@@ -8,19 +8,13 @@ from typing import Annotated
 import typer
 
 from rasp_tuner.cli.common import Json, app, echo, one_line_errors
-from rasp_tuner.cli.show import Texts, named_texts
-from rasp_tuner.errors import InvalidValue
+from rasp_tuner.cli.show import SavedTuner, Texts, known_texts, saved_tuner
 from rasp_tuner.tuner import Tuner
-
-SAVED = "tuner.rasp"  # in the folder of a study of `rasp tune` or `rasp watch`
 
 
 @app.command("report")
 def report_tuner(
-    file: Annotated[
-        Path,
-        typer.Argument(help="A file of Tuner.save; of `rasp tune` and `rasp watch` also a study's folder or journal."),
-    ],
+    file: SavedTuner,
     html: Annotated[Path | None, typer.Option(help="Page to write: the same with pictures, in one file.")] = None,
     texts: Texts = None,
     as_json: Json = False,
@@ -32,7 +26,8 @@ def report_tuner(
     """
     with one_line_errors("rasp-tuner[cli]"):
         saved = saved_tuner(file)
-        tuner, known = Tuner.load(saved), dict(named_texts(text) for text in texts or ())
+        tuner = Tuner.load(saved)
+        known = known_texts(tuner, saved, texts)
         if html is not None:
             title = file.resolve().name if file.is_dir() else file.stem
             tuner.report(html, title=title, texts=known)
@@ -62,13 +57,3 @@ def report_tuner(
             for name, margin in one.margins.items():
                 echo(f"    limit of {name}: {margin}")
         echo(f"Page: {html}" if html is not None else f"Every step: rasp show {saved}")
-
-
-def saved_tuner(file: Path) -> Path:
-    """The file of the tuner itself: of a study's folder or journal the one that is kept there."""
-    if not file.is_dir() and file.suffix != ".jsonl":
-        return file
-    folder = file if file.is_dir() else file.parent
-    if not (folder / SAVED).is_file():
-        raise InvalidValue(f"{folder} has no {SAVED} yet: it is written when the study ends; the same command goes on")
-    return folder / SAVED

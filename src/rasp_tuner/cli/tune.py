@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from rasp_tuner.base.terminal_log import log_to_terminal
 from rasp_tuner.cli.common import Json, app, echo, flag, one_line_errors
 from rasp_tuner.errors import InvalidSpace
 
+OTHER_NAMES = {
+    **dict.fromkeys(("--runs", "--trials", "--n-trials", "--iterations", "--max-runs"), "--steps"),
+    **dict.fromkeys(("--param", "--parameter"), "--knob"),
+    "--objective": "--metric",
+}
 KNOBS, MEASURE, HOWLONG = "What to change", "What to measure", "How long"
 
 
@@ -21,7 +27,19 @@ def _option(help: str, panel: str | None = None, **more: Any) -> Any:
     return typer.Option(help=help, rich_help_panel=panel, show_default=False, **more)
 
 
-@app.command("tune")
+class TuneCommand(TyperCommand):
+    """Options that other tools have are answered with ours."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if (meant := OTHER_NAMES.get(getattr(error, "option_name", ""))) is not None:
+                error.possibilities = [meant]  # type: ignore[attr-defined]
+            raise
+
+
+@app.command("tune", cls=TuneCommand)
 def tune_command(
     words: Annotated[
         list[str] | None,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 import numpy as np
 
@@ -38,6 +39,7 @@ svg.chart { display: block; width: 100%; max-width: none; height: auto; font: 12
 svg.chart text { fill: var(--soft) } svg.chart .name { fill: var(--ink) }
 svg.chart .axis { stroke: var(--line) } svg.chart .one { stroke: var(--base); stroke-dasharray: 4 3 }
 svg.chart .suggested { fill: var(--accent); fill-opacity: .55 }
+svg.chart .stopped { fill: none; stroke: var(--accent); stroke-width: 1.4 }
 svg.chart .control { fill: none; stroke: var(--base); stroke-width: 1.6 }
 svg.chart .failed { stroke: var(--bad); stroke-width: 1.8 }
 svg.chart .trend { stroke: var(--accent); stroke-width: 2; fill: none }
@@ -55,16 +57,17 @@ svg.chart .band { fill: var(--accent); fill-opacity: .16 }
 
 
 PIXELS_OF_A_LETTER = 6.7  # in the font of pictures, figures and brackets mixed
+MEDIAN_OF = 10  # suggestions, of the line through a picture of runs
 TENFOLD = 10.0  # values that differ by more have a log axis where a plain one is usual
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run: where it lies, its mark ("suggested", "control" or "failed"), and what a pointer over it says."""
+    """One run: where it lies, its mark, and what a pointer over it says."""
 
     x: float
     y: float | None  # None: it failed
-    mark: str
+    mark: str  # "suggested", "control", "failed", or "stopped": it would have come to `y` or more
     note: str
 
 
@@ -94,15 +97,24 @@ def timeline(
     dashes = [f"M{x(at) - 3:.1f} {y(min(max(v, y.low), y.high)):.1f}h6" for at, v in usual]
     body += [f'<path class="usual" d="{"".join(dashes)}"/>'] if dashes else []
     body += [_mark(point, x(point.x), y, 4.0) for point in points]
-    suggested = [(point.x, point.y) for point in points if point.mark == "suggested" and point.y is not None]
-    if trend and len(suggested) >= 10:
-        smooth = [
-            (at, float(np.median([v for _, v in suggested[max(0, i - 9) : i + 1]])))
-            for i, (at, _) in enumerate(suggested)
-        ]
-        line = " ".join(f"{x(at):.1f},{y(min(max(v, y.low), y.high)):.1f}" for at, v in smooth[4:])
+    for stretch in _running_median(points) if trend else ():
+        line = " ".join(f"{x(at):.1f},{y(min(max(v, y.low), y.high)):.1f}" for at, v in stretch)
         body.append(f'<polyline class="trend" points="{line}"/>')
     return f'<div class="scroll">{svg(WIDTH, HEIGHT, body, f"{y_label} over steps", y_label)}</div>'
+
+
+def _running_median(points: Sequence[Point]) -> list[list[tuple[float, float]]]:
+    """Stretches of the running median of suggestions. It has gaps where it hangs on runs that were stopped."""
+    tried = [point for point in points if point.mark in ("suggested", "stopped") and point.y is not None]
+    if len(tried) < MEDIAN_OF:
+        return []
+    least = [float(point.y or 0.0) for point in tried]
+    most = [math.inf if point.mark == "stopped" else low for point, low in zip(tried, least, strict=True)]
+    found = []
+    for i in range(4, len(tried)):
+        low, high = (float(np.median(side[max(0, i - MEDIAN_OF + 1) : i + 1])) for side in (least, most))
+        found.append((tried[i].x, low, low == high))
+    return [[(at, low) for at, low, _ in own] for known, own in groupby(found, lambda one: one[2]) if known]
 
 
 def steps_axis(steps: Sequence[float], width: float) -> Axis:
@@ -222,6 +234,10 @@ def _mark(point: Point, x: float, y: Axis, size: float) -> str:
         cross = f"M{x - size:.1f} {y.end - size:.1f}l{arm:.1f} {arm:.1f}m0 {-arm:.1f}l{-arm:.1f} {arm:.1f}"
         return f'<path class="failed" d="{cross}">{note}</path>'
     if y.low <= point.y <= y.high:
+        if point.mark == "stopped":  # an arrow up from where it was ended
+            head = f"m{-size:.1f} {size:.1f}l{size:.1f} {-size:.1f}l{size:.1f} {size:.1f}"
+            arrow = f"M{x:.1f} {y(point.y):.1f}v{-3 * size:.1f}{head}"
+            return f'<path class="stopped" d="{arrow}">{note}</path>'
         return f'<circle class="{point.mark}" cx="{x:.1f}" cy="{y(point.y):.1f}" r="{size}">{note}</circle>'
     edge, side = (y.low, -1.0) if point.y < y.low else (y.high, 1.0)  # beyond the picture: an arrow towards it
     tip = y(edge) + (size if y.start > y.end else -size) * -side * 1.4

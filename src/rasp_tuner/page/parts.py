@@ -27,13 +27,14 @@ ul.knobs { margin: .2rem 0 1rem; padding-left: 1.2rem } ul.knobs b { color: var(
 )
 
 
-def key(default: str, trend: bool = True) -> str:
+def key(default: str, trend: bool = True, stopped: bool = False) -> str:
     """What the marks in a picture of runs mean; `default` says what those of the default are."""
+    least = '<span class="key"><b style="color:var(--accent)">&uarr;</b> stopped early: at least</span>'
     median = '<span class="key"><b style="color:var(--accent)">&mdash;</b> median of ten</span>' if trend else ""
     return (
         '<p class="note"><span class="key"><i style="background:var(--accent)"></i>tried</span>'
         f'<span class="key"><i style="border:2px solid var(--base)"></i>{escape(default)}</span>'
-        '<span class="key"><b style="color:var(--bad)">&times;</b> failed</span>'
+        f'{least if stopped else ""}<span class="key"><b style="color:var(--bad)">&times;</b> failed</span>'
         f'<span class="key"><b style="color:var(--accent)">&#9650;</b> beyond the picture</span>{median}</p>'
     )
 

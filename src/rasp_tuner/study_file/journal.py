@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from rasp_tuner.errors import JournalError, TuningStopped
+from rasp_tuner.study_file.caller import SHELL, Caller
 from rasp_tuner.study_file.fields import differences
 
 log = logging.getLogger("rasp_tuner.journal")
@@ -34,8 +35,7 @@ class Journal:
         folder: Path,
         definition: Mapping[str, Any],
         fresh: bool = False,
-        program: str = "rasp tune",
-        renamed_by: str = "--name",
+        caller: Caller = SHELL,
         may_go_on: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None,
     ) -> None:
         """Create the journal, or open it if it is of the same definition; `fresh` sets an old one aside.
@@ -43,9 +43,10 @@ class Journal:
         `may_go_on` says of an old and a new definition whether the journal may go on with the new one.
         """
         self._may_go_on = may_go_on
-        self._program, self._renamed_by = program, renamed_by  # whose journal it is, for messages
+        self._caller = caller
         self.path = folder / FILE
         self.dropped = 0  # bytes of a torn last line
+        self.changed_from: Mapping[str, Any] | None = None  # the definition so far, where it goes on with another one
         if fresh:
             self._set_aside()
         try:
@@ -53,7 +54,7 @@ class Journal:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as reason:
             raise JournalError(
-                f"cannot open {str(self.path)!r}: {reason}; choose another folder with --out"
+                f"cannot open {str(self.path)!r}: {reason}; choose another folder with {caller.option('out')}"
             ) from reason
         try:
             self._lock(self._file)
@@ -87,7 +88,7 @@ class Journal:
         """Write a line and wait until it is on disk; if that fails, the journal is as before."""
         line = json.dumps(entry, allow_nan=False).encode() + b"\n"
         if os.fstat(self._file).st_nlink == 0:  # what is written to it now ends with the program
-            raise JournalError(f"{str(self.path)!r} was deleted while it was in use: the same command starts over")
+            raise JournalError(f"{str(self.path)!r} was deleted while it was in use: {self._caller.again} starts over")
         try:
             written = 0
             while written < len(line):
@@ -99,7 +100,7 @@ class Journal:
             raise JournalError(
                 f"cannot write to {str(self.path)!r}: {reason.strerror}. Nothing acknowledged is lost:"
                 f" {sum(entry['kind'] in MEASURED_KINDS for entry in self.entries)} runs are in it."
-                f" {advice.get(reason.errno or 0, 'Remove the cause')}, then give the same command again to go on"
+                f" {advice.get(reason.errno or 0, 'Remove the cause')}, then {self._caller.again} goes on"
             ) from reason
         self._size += len(line)
         self.entries.append(entry)
@@ -131,6 +132,10 @@ class Journal:
         os.close(self._file)
         self._file, self._size, self.entries = file, len(data), kept
 
+    @property
+    def _start_over(self) -> str:
+        return f"start over with {self._caller.option('fresh', True)}"
+
     def _set_aside(self) -> None:
         """Rename an old journal that nobody is at work on; nothing measured is thrown away."""
         try:
@@ -157,8 +162,8 @@ class Journal:
                 raise BlockingIOError("it was begun anew meanwhile")
         except OSError as reason:
             raise TuningStopped(
-                f"another {self._program} is at work on {str(self.path)!r}:"
-                f" wait for it, or give this one another {self._renamed_by}"
+                f"another {self._caller.program} is at work on {str(self.path)!r}:"
+                f" wait for it, or give this one another {self._caller.renamed_by}"
             ) from reason
 
     def _read(self) -> list[dict[str, Any]]:
@@ -173,7 +178,7 @@ class Journal:
             except (ValueError, TypeError, KeyError) as reason:
                 if i < len(lines) - 1:
                     raise JournalError(
-                        f"line {i + 1} of {str(self.path)!r} is damaged: repair it, or start over with --fresh"
+                        f"line {i + 1} of {str(self.path)!r} is damaged: repair it, or {self._start_over}"
                     ) from reason
                 whole = whole[: -len(line) - 1]
             else:
@@ -188,25 +193,42 @@ class Journal:
     def _check(self, definition: Mapping[str, Any]) -> None:
         head = self.entries[0]
         if head["kind"] != "study" or head.get("version", 0) > VERSION:
-            raise JournalError(f"{str(self.path)!r} is no journal that this version can read: start over with --fresh")
+            raise JournalError(f"{str(self.path)!r} is no journal that this version can read: {self._start_over}")
         now, latest = json.loads(json.dumps(definition)), self.of_kind("study")[-1]["definition"]
         changed = differences(latest, now)
-        measured = any(entry.get("metrics") or entry["kind"] == "checkpoint" for entry in self.entries)
+        measured = any(map(_is_measurement, self.entries))
         if changed and measured and self._may_go_on is not None and self._may_go_on(latest, now):
             self.append({"kind": "study", "version": VERSION, "definition": now})
+            self.changed_from = latest
             return
         if changed and measured:
             raise TuningStopped(
                 f"the study in {str(self.path.parent)!r} was started with another definition:\n  "
                 + "\n  ".join(changed)
-                + f"\nGo on with the old definition, give this one another {self._renamed_by}, or start over with"
-                " --fresh"
+                + f"\nGo on with the old definition, give this one another {self._caller.renamed_by},"
+                f" or {self._start_over}"
             )
         if changed:  # nothing was measured yet: a first try that failed
             os.ftruncate(self._file, 0)
             self._size = 0
             self.entries.clear()
             self.append({"kind": "study", "version": VERSION, "definition": dict(definition)})
+
+
+def is_claimed(folder: Path) -> bool:
+    """Whether a journal in a folder holds measurements, or somebody is at work on it."""
+    try:
+        with (folder / FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return any(_is_measurement(json.loads(line)) for line in file)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError, AttributeError):
+        return True  # it is locked, or damaged: the journal itself says what is wrong
+
+
+def _is_measurement(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("metrics") or entry["kind"] == "checkpoint")
 
 
 def _sync_folder(folder: Path) -> None:

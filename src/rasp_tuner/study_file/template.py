@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Value
+from rasp_tuner.study_file.caller import SHELL, Caller
 
 _PLACEHOLDER = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
@@ -68,13 +69,14 @@ def fill_words(words: Sequence[str], values: Mapping[str, Value]) -> list[str]:
     return [text for word, text in filled if text or not placeholders(word)]
 
 
-def check(where: str, text: str, known: Iterable[str]) -> None:
+def check(where: str, text: str, known: Iterable[str], caller: Caller = SHELL) -> None:
     """Refuse a placeholder that nothing fills."""
     names = list(known)
     for name in placeholders(text):
         if name not in names:
+            example = f"knobs={{{name!r}: 'int:1..32'}}" if caller.in_python else f"--knob {name}=int:1..32"
             raise InvalidSpace(
-                f"{where} has the placeholder {{{name}}}, but there is no such knob: add one, as in"
-                f" --knob {name}=int:1..32, write {{{{{name}}}}} for the text itself, or use one of"
+                f"{where} has the placeholder {{{name}}}, but there is no such knob: add one, as in {example},"
+                f" write {{{{{name}}}}} for the text itself, or use one of"
                 f" {', '.join(f'{{{known_name}}}' for known_name in names)}"
             )

@@ -13,8 +13,9 @@ from rasp_tuner.errors import InvalidSpace, JournalError, RaspError, SnapshotFil
 from rasp_tuner.files import snapshot
 from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Knob, Value
+from rasp_tuner.study_file.caller import PYTHON
 from rasp_tuner.study_file.journal import Journal
-from rasp_tuner.tune.changed_space import may_go_on, own_folder
+from rasp_tuner.tune.changed_space import change_notes, may_go_on, own_folder
 from rasp_tuner.tune.context_sources import ContextValue
 from rasp_tuner.tune.function_name import function_name
 from rasp_tuner.tune.knob_shares import Shares, check_knobs
@@ -44,7 +45,7 @@ def tune(
     *,
     default: Mapping[str, Value] | None = None,
     contexts: Mapping[str, str | Callable[[], ContextValue]] | None = None,
-    inputs: Sequence[str] = (),
+    inputs: str | Sequence[str] = (),
     steps: int | None = None,
     time: float | str | None = None,
     final: int | None = None,
@@ -77,14 +78,14 @@ def tune(
         "default": _named("default", default),
         "metrics": _named("metrics", metrics),
         "contexts": {key: source for key, source in (contexts or {}).items() if key not in readers},
-        "inputs": tuple(inputs),
+        "inputs": inputs,
         "warmup": warmup,
         "repeats": repeats,
         "seed": seed,
     }
     limits = StopRules.parse({"steps": steps, "time": time, "final": final})
     folder = Path(out) if out is not None else None
-    study = replace(build_study(fields), named=name is not None)
+    study = replace(build_study(fields, PYTHON), named=name is not None)
     return run_study(study, limits, folder, fresh, Progress(quiet=quiet), function, readers)
 
 
@@ -101,7 +102,7 @@ def run_study(
     place = folder if folder is not None else own_folder(study, Path(TUNE_FOLDER))
     progress = progress or Progress(quiet=True)
     runner = runner_of(study, function)
-    with Journal(place, study.to_json(), fresh, may_go_on=may_go_on) as journal:
+    with Journal(place, study.to_json(), fresh, study.caller, may_go_on) as journal:
         session = Session(study, runner, journal, readers)
         _greet(session, progress, journal)
         warned = told = False
@@ -127,11 +128,14 @@ def _greet(session: Session, progress: Progress, journal: Journal) -> None:
     if journal.dropped:
         progress.say(f"note: the last line of {journal.path} was torn and was dropped; its run was not counted")
     if not study.named and journal.path.parent.parent == Path(TUNE_FOLDER) and journal.path.parent.name != study.name:
-        other = f"{TUNE_FOLDER}/{study.name} is about another command"
-        progress.say(f"note: {other}; this study is in {str(journal.path.parent)!r} (--name gives it a name)")
+        name = study.caller.option("name")
+        other = f"{TUNE_FOLDER}/{study.name} is about another {'function' if study.call else 'command'}"
+        progress.say(f"note: {other}; this study is in {str(journal.path.parent)!r} ({name} gives it a name)")
     if session.resumed:
         done = f"going on with {str(journal.path.parent)!r}: {session.resumed} runs are done"
-        progress.say(f"{done}; if what runs has changed since, start over: --fresh")
+        progress.say(f"{done}; if what runs has changed since, start over: {study.caller.option('fresh', True)}")
+    for note in change_notes(journal.changed_from, session.study) if journal.changed_from else ():
+        progress.say(f"note: {note}")
     if session.left_out:
         progress.say(f"note: the knobs have changed; {session.left_out} earlier runs do not count with those of today")
     if left := leftovers(study.name):
@@ -170,7 +174,8 @@ def _warned_of_noise(session: Session, progress: Progress) -> bool:
         return False
     wall = study.metrics[study.objective].kind == "wall" and study.command is not None
     advice = ["measure CPU time with --metric cpu_s:min"] if wall else []
-    advice += [f"take the median of more runs with --repeats {max(3, 2 * study.repeats + 1)}"]
+    repeats = study.caller.option("repeats", max(3, 2 * study.repeats + 1))
+    advice += [f"take the median of more runs with {repeats}"]
     percent = 100.0 * math.expm1(noise)
     progress.say(
         f"note: {study.objective} differs by {percent:.0f}% between runs of the same settings, so only large gains can"
@@ -205,7 +210,7 @@ def _leave(session: Session, place: Path, progress: Progress) -> None:
     except (OSError, RaspError) as reason:
         log.warning("the report could not be written: %s", reason)
     left = f"{len(session.runs)} runs are safe in {session.journal.path}"
-    progress.say(f"stopped: {left}. The same command goes on from there.")
+    progress.say(f"stopped: {left}. {session.study.caller.again.capitalize()} goes on from there.")
 
 
 def _write(session: Session, result: TuneResult, finished: bool) -> None:
@@ -221,5 +226,5 @@ def _write(session: Session, result: TuneResult, finished: bool) -> None:
             snapshot.write(result.folder / name, data)
         except SnapshotFileError as reason:
             raise JournalError(
-                f"{reason}. All runs are in {session.journal.path}: the same command writes it again"
+                f"{reason}. All runs are in {session.journal.path}: {study.caller.again} writes it again"
             ) from reason

@@ -1,6 +1,5 @@
 """What a study would do, in words: commands, metrics, how many runs, how long."""
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +7,10 @@ import numpy as np
 from rasp_tuner.page.words import duration_words, range_words, settings_words
 from rasp_tuner.tune.api import TUNE_FOLDER
 from rasp_tuner.tune.changed_space import own_folder
-from rasp_tuner.tune.knob_shares import FEWEST_ROUNDS, MOST_KNOBS
+from rasp_tuner.tune.comparison_runs import comparison_runs
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
 from rasp_tuner.tune.measure import placeholder_values, runner_of
 from rasp_tuner.tune.paired_comparison import LEAST_PAIRS, USUAL_PAIRS
-from rasp_tuner.tune.playoff import MOST_INPUTS, ROUNDS
 from rasp_tuner.tune.study import StopRules, TuneStudy
 
 INPUTS_SHOWN = 5
@@ -60,16 +58,14 @@ def _limit_words(study: TuneStudy) -> str:
 
 
 def _length_words(limits: StopRules, each: int, study: TuneStudy, inputs: int) -> str:
-    pairs, situations = limits.final_pairs, max(1, min(inputs, MOST_INPUTS))
+    pairs = limits.final_pairs
     usual = f"{USUAL_PAIRS} pairs against the default, at least {LEAST_PAIRS} in each situation"
     compared = f"{pairs} pairs against the default in each situation" if pairs is not None else usual
     final = f"then a play-off of the best settings, a look at which knobs matter, and {compared}"
     final = final if pairs != 0 else "no final comparison"
     if limits.steps is None:
         return f"length    {duration_words(limits.time_s or 0.0)} of tuning, {final}"
-    each_pairs = pairs if pairs is not None else max(LEAST_PAIRS, math.ceil(USUAL_PAIRS / situations))
-    checks = 4 * ROUNDS + FEWEST_ROUNDS * min(len(study.knobs), MOST_KNOBS)  # of one situation, as a rule
-    total = (limits.steps + (situations * (2 * each_pairs + checks) if pairs != 0 else 0)) * each
+    total = limits.steps * each + comparison_runs(study, pairs, inputs)
     worst = f", at most {duration_words(total * study.timeout_s)}" if study.timeout_s else ""
     capped = f", tuning ends after {duration_words(limits.time_s)}" if limits.time_s is not None else ""
     return (

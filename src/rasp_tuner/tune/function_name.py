@@ -13,13 +13,14 @@ class FunctionName(NamedTuple):
 
     name: str  # of its study
     call: str  # of two functions this differs
+    said: str  # in a message
 
 
 def function_name(function: Callable[..., Any]) -> FunctionName:
     """By the function's own name; a lambda has none, and is called by its file and line.
 
     >>> function_name(function_name)
-    FunctionName(name='function_name', call='rasp_tuner.tune.function_name:function_name')
+    FunctionName(name='function_name', call='rasp_tuner.tune.function_name:function_name', said='function_name')
     """
     inner = inspect.unwrap(function)
     while isinstance(inner, functools.partial):
@@ -33,8 +34,8 @@ def function_name(function: Callable[..., Any]) -> FunctionName:
         module = file
     name = qualified.rpartition(".")[2]
     if code is None or name != "<lambda>":
-        return FunctionName(name.strip("<>"), f"{module}:{qualified}")
+        return FunctionName(name.strip("<>"), f"{module}:{qualified}", name.strip("<>"))
     line = code.co_firstlineno
     column = next((place[2] for place in code.co_positions() if place[2]), 0)  # two lambdas may be in one line
     plain = re.sub(r"[^\w.-]+", "-", file).strip("-.") or "lambda"
-    return FunctionName(f"{plain}-line-{line}", f"{module}:{qualified} in line {line}, column {column}")
+    return FunctionName(f"{plain}-line-{line}", f"{module}:{qualified} in line {line}, column {column}", "lambda")

@@ -18,7 +18,7 @@ from rasp_tuner.space import Categorical, Params, Value
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.playoff import IDLE, Rounds, known_rounds, run_round, with_default, with_value
 from rasp_tuner.tune.situations import Case, cases_of
-from rasp_tuner.tune.verdict import goals_of, is_upwards, log_cost
+from rasp_tuner.tune.verdict import LEAST_RATIO, goals_of, is_upwards, log_cost
 
 FEWEST_ROUNDS, MOST_ROUNDS = 4, 8  # the more only where noise asks for it
 MOST_KNOBS = 8  # that are measured on an input: of more, those with the least expected effect
@@ -65,14 +65,16 @@ Shares = Mapping[str | None, Sequence[KnobShare]]
 def change_words(change: float) -> str:
     """A change of a metric: percent, or a factor where percent would be long.
 
-    >>> [change_words(x) for x in (-0.551, 0.3, -0.987, 11.0, -0.004)]
-    ['-55%', '+30%', '-98.7%', '12 times', 'under 1%']
+    >>> [change_words(x) for x in (-0.551, 0.3, -0.987, 11.0, -0.004, -0.9999)]
+    ['-55%', '+30%', '-98.7%', '12 times', 'under 1%', 'under 0.001 times']
     """
     percent = 100.0 * change
     if abs(percent) < 100.0 * IDLE:
         return "under 1%"
     if 1.0 + change >= TIMES_FROM:
         return times_words(1.0 + change)
+    if 1.0 + change < LEAST_RATIO:
+        return f"under {times_words(LEAST_RATIO)}"
     return f"{percent:+.0f}%" if 9.95 <= abs(percent) < 95.0 or percent > 0.0 else f"{percent:+.1f}%"
 
 

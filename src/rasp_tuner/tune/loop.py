@@ -4,6 +4,7 @@ import logging
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -209,14 +210,18 @@ class Session:
         return math.sqrt(squares / spare) if spare else None
 
     def _plan(self) -> tuple[bool, str | None]:
-        """Whether the default runs next, and on which input: on every new one first, and now and then after that."""
+        """Whether the default runs next, and on which input: on every new one first, and now and then after that.
+
+        Then it is the input on which it ran least: its runs are what all others there are compared with.
+        """
         latest = self.runs[-1] if self.runs else None
         failed = latest is not None and not latest.is_control and (latest.stopped or not latest.metrics)
         if self.study.redo and latest is not None and failed and latest.beside is None:
             return True, latest.input  # its work was not done
         suggested = [run for run in self.runs if not run.is_control]
         input = self.inputs[len(suggested) % len(self.inputs)] if self.inputs else None
-        if not any(run.is_control and run.input == input for run in self.runs):
+        usual = Counter(run.input for run in self.runs if run.is_control)
+        if not usual[input]:
             return True, input
         if self.study.paired:
             return False, input
@@ -225,7 +230,9 @@ class Session:
             if run.is_control:
                 break
             since += 1
-        return (True, self.runs[-1].input) if since >= CONTROL_EVERY else (False, input)
+        if since < CONTROL_EVERY:
+            return False, input
+        return True, min(self.inputs, key=lambda one: usual[one], default=None)
 
     def _learn(self, run: Run, id: str | None) -> None:
         """Tell the tuner; the same for a run of today and for one from the journal."""
@@ -245,11 +252,14 @@ class Session:
         if any(earlier.metrics for earlier in self.runs) or run.metrics is not None:
             return
         shown = self.runner.shown(placeholder_values(self.study, run.params, run.input))
-        said = f"\nIt said:\n{done.output}" if done.output else "\nIt printed nothing."
+        what, said = "command", f"\nIt said:\n{done.output}" if done.output else "\nIt printed nothing."
+        if self.study.command is None:
+            what, said = "call", f"\n{done.output}" if done.output else ""
         if done.missing:
-            raise TuningStopped(f"{done.failure}.\nThe command was: {shown}{said}")
+            raise TuningStopped(f"{done.failure}.\nThe {what} was: {shown}{said}")
         if len(self.runs) + 1 >= HOPELESS_RUNS:
             raise TuningStopped(
-                f"all of the first {len(self.runs) + 1} runs failed: {done.failure}.\nThe last was: {shown}{said}"
-                f"\nTry it by hand; once it works, start over with --fresh"
+                f"all of the first {len(self.runs) + 1} runs failed: {done.failure}."
+                f"\nThe last {what} was: {shown}{said}"
+                f"\nTry it by hand; once it works, start over with {self.study.caller.option('fresh', True)}"
             )

@@ -18,7 +18,8 @@ from rasp_tuner.errors import InvalidSpace, InvalidValue, TuningStopped
 from rasp_tuner.space import Params, Value
 from rasp_tuner.study_file.template import fill
 from rasp_tuner.tune.command import Command
-from rasp_tuner.tune.metric_sources import Reading
+from rasp_tuner.tune.function_name import function_name
+from rasp_tuner.tune.metric_sources import OF_FUNCTIONS, Reading, hint_of
 from rasp_tuner.tune.process import MARK, Finished, run_process
 from rasp_tuner.tune.study import TuneStudy
 
@@ -125,7 +126,7 @@ def read_metrics(study: TuneStudy, reading: Reading) -> dict[str, float]:
         try:
             found[name] = source.read(reading)
         except InvalidValue as reason:
-            raise MetricNotFound(name, reason) from reason
+            raise MetricNotFound(name, f"{reason}{hint_of(name, source, study.command is None)}") from reason
     return found
 
 
@@ -205,7 +206,7 @@ class CallRunner:
 
     def __init__(self, study: TuneStudy, function: Callable[..., Any]) -> None:
         self._function = function
-        self._name = study.call or "function"
+        self._name = function_name(function).said if study.caller.in_python else str(study.call)
         taken = inspect.signature(function).parameters.values()
         self._takes_all = any(p.kind is p.VAR_KEYWORD for p in taken)
         self._taken = {p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -215,7 +216,7 @@ class CallRunner:
                 f"{self._name} takes no argument {missing[0]!r}, which is a knob; it takes {self._taken}"
             )
         for source in study.metrics.values():
-            if source.kind not in ("wall", "cpu", "json"):
+            if source.kind not in (*OF_FUNCTIONS, "json"):
                 raise InvalidSpace(
                     f"a Python function has metrics from wall, cpu or what it returns, not {source.kind}"
                 )
@@ -236,7 +237,7 @@ class CallRunner:
             log.debug("%s raised", self._name, exc_info=True)
             return _Run(None, time.perf_counter() - started, f"{type(error).__name__}: {error}")
         wall_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu
-        nothing = f"{self._name} returned {show(returned)}"
+        nothing = f"It returned {show(returned)}"
         return _Run(Reading(wall_s, cpu_s, 0.0, 0, "", lambda: returned, lambda _: "", values), wall_s, output=nothing)
 
     def _arguments(self, values: Mapping[str, Value]) -> dict[str, Value]:

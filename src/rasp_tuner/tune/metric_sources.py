@@ -1,5 +1,6 @@
 """Where metrics come from: `time_s:min`, `speed:max=regex:([0-9.]+) MB/s`. One row of KINDS for each kind of source."""
 
+import difflib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ _WORDS = re.compile(
     re.DOTALL,
 )
 _LIMIT = re.compile(r"(?P<name>[\w.%/-]+)\s*(?P<sign><=|>=)\s*(?P<value>[^=]+)")
+OF_FUNCTIONS = ("wall", "cpu")  # kinds that are measured of a Python function
+MOST_NAMED = 12  # names of a result in a message
 SMALLEST_TIME_S = 1e-6  # a CPU time of zero has no logarithm
 
 
@@ -172,6 +175,18 @@ def check_alias(name: str, spec: object) -> None:
         )
 
 
+def hint_of(name: str, source: MetricSource, of_function: bool) -> str:
+    """What was probably meant by a metric that no result has: a measured one; else nothing.
+
+    >>> hint_of("time_ms", metric_of("time_ms", "min"), True)
+    '; did you mean time_s, which is measured?'
+    """
+    measured = [own for own, kind in BUILT_IN.items() if not of_function or kind in OF_FUNCTIONS]
+    close = [ALIASES.get(name), *difflib.get_close_matches(name, measured, 1, 0.75)]
+    meant = next((own for own in close if own in measured), None)
+    return f"; did you mean {meant}, which is measured?" if meant and source.detail == name else ""
+
+
 def _spec_of(name: str, text: str) -> dict[str, object]:
     """The table that a metric in words stands for."""
     match = _WORDS.fullmatch(text)
@@ -220,6 +235,9 @@ def _from_json(detail: str, reading: Reading) -> float:
         try:
             found = found[int(key)] if isinstance(found, list) else found[key]
         except (KeyError, IndexError, ValueError, TypeError) as reason:
+            if isinstance(found, Mapping) and found:
+                names = ", ".join(map(show, list(found)[:MOST_NAMED])) + ", ..." * (len(found) > MOST_NAMED)
+                raise InvalidValue(f"the result has no {key!r}, only {names}") from reason
             raise InvalidValue(f"{show(found)} has no {key!r}") from reason
     return _number(found)
 

@@ -31,11 +31,12 @@ UNKNOWN_NOISE = 0.05  # deviation of log(cost), where no setting ran twice
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How an entrant did: log of its cost over the default's."""
+    """How an entrant did."""
 
     params: Params
-    cost: float
-    runs: int
+    cost: float  # log of it over the default's
+    metrics: Mapping[str, float]  # medians
+    usual: Mapping[str, float] | None  # those of the default; None: every run of it failed
 
 
 def play_off(session: Session, on_run: Callable[[int, int], None]) -> dict[str | None, Params]:
@@ -227,12 +228,18 @@ def _own_runs(session: Session, case: Case) -> list[Run]:
 def _scores(session: Session, runs: Sequence[Run]) -> dict[str, Standing]:
     """By setting; those that break a limit are left out."""
     metrics, default = session.study.metrics, session.study.default
-    level = _level([run.metrics for run in runs if run.metrics and run.params == default], session.study)
+    found = [run.metrics for run in runs if run.metrics and run.params == default]
+    level = _level(found, session.study)
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(_key(run.params), []).append(run)
     return {
-        key: Standing(own[0].params, float(np.mean([_log_cost(session, level, run) for run in own])), len(own))
+        key: Standing(
+            own[0].params,
+            float(np.mean([_log_cost(session, level, run) for run in own])),
+            _level([run.metrics or {} for run in own], session.study),
+            level if found else None,
+        )
         for key, own in groups.items()
         if own[0].params == default or all(keeps_limits(run.metrics or {}, level, metrics) for run in own)
     }

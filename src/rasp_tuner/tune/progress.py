@@ -11,6 +11,7 @@ from typing import TextIO
 from rasp_tuner.base.checks import printable
 from rasp_tuner.gain.versus_default import LARGEST_LOG
 from rasp_tuner.page.words import duration_words, number_words, settings_words
+from rasp_tuner.tune.comparison_runs import comparison_runs
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.playoff import Standing, best_measured
 from rasp_tuner.tune.situations import cases_of
@@ -19,6 +20,7 @@ from rasp_tuner.tune.verdict import goals_of, is_upwards
 
 LINE_EVERY_S = 30.0  # where nobody watches
 MOST_NAMED = 4  # inputs on one line
+TIMES = " times the default"
 RECENT_RUNS = 20  # from which the time left is computed
 
 
@@ -31,6 +33,7 @@ class Progress:
         self._live = not quiet and self._stream.isatty()
         self._last = 0.0
         self._drawn = False
+        self._phase, self._began, self._begun_with = "", 0.0, 0
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -47,16 +50,28 @@ class Progress:
 
     def play_off(self, done: int, total: int) -> None:
         """The line before a round of the play-off."""
-        self._show(lambda: f"play-off of the best settings: round {done + 1} of {total}", done == 0)
+        left = self._left("play-off", done, total)
+        then = "; then the knobs and the final pairs"
+        self._show(lambda: f"play-off of the best settings: round {done + 1} of {total}{left}{then}", done == 0)
 
     def knobs(self, input: int, total: int) -> None:
         """The line before a round that tells which knobs matter."""
         where = f" on input {input + 1} of {total}" if total > 1 else ""
-        self._show(lambda: f"which of the changed knobs matter{where}", False)
+        self._show(lambda: f"which of the changed knobs matter{where}; then the final pairs", False)
 
     def pair(self, done: int, total: int) -> None:
         """The line before a pair of the final comparison."""
-        self._show(lambda: f"comparing with the default: pair {done + 1} of {total}", done == 0)
+        left = self._left("pairs", done, total)
+        self._show(lambda: f"comparing with the default: pair {done + 1} of {total}{left}", done == 0)
+
+    def _left(self, phase: str, done: int, total: int) -> str:
+        """How long a phase still takes, by what was done of it since it began here; empty at its beginning."""
+        now = time.monotonic()
+        if self._phase != phase:
+            self._phase, self._began, self._begun_with = phase, now, done
+        if done == self._begun_with:
+            return ""
+        return f" · {duration_words((now - self._began) / (done - self._begun_with) * (total - done))} left"
 
     def close(self) -> None:
         """Leave a clean line behind."""
@@ -104,6 +119,10 @@ def step_words(session: Session, limits: StopRules) -> str:
     left = seconds_left(session, limits)
     if left is not None:
         parts.append(f"{duration_words(left)} left")
+    after = seconds_after(session, limits)
+    if after:
+        ends = session.is_over(limits)
+        parts[-1] = f"{'searched, now' if ends else f'{parts[-1]}, then'} about {duration_words(after)} to compare"
     return " · ".join(parts)
 
 
@@ -115,6 +134,13 @@ def seconds_left(session: Session, limits: StopRules) -> float | None:
     if limits.time_s is not None:
         guesses.append(max(0.0, limits.time_s - session.spent_s))
     return min(guesses) if guesses else None
+
+
+def seconds_after(session: Session, limits: StopRules) -> float:
+    """How long the play-off and the comparison will take, if every run takes as long as the default."""
+    usual = [run.seconds for run in session.runs if run.is_control and run.metrics]
+    each = sum(usual) / len(usual) if usual else 0.0
+    return each * comparison_runs(session.study, limits.final_pairs, len(session.inputs))
 
 
 def _step_seconds(runs: Sequence[Run]) -> float | None:
@@ -132,18 +158,49 @@ def best_so_far(session: Session) -> str:
     found = [(case.input, best) for case in cases if (best := best_measured(session, case)) is not None]
     if not found:
         return "nothing measured yet"
-    if all(best.params == session.study.default for _, best in found):
-        return "best so far: the default"
+    if not any(is_gain(session, best) for _, best in found):
+        return "nothing better than the default so far"
+    said = [standing_words(session, best) for _, best in found]
     if len(found) == 1:
         _, best = found[0]
         moved = {name: value for name, value in best.params.items() if value != session.study.default.get(name)}
-        return f"best so far {factor_words(session, best)} times the default ({settings_words(moved)})"
-    each = [f"{Path(str(input)).name} {factor_words(session, best)}" for input, best in found[:MOST_NAMED]]
+        colon = ":" if factor_of(session, best) is None else ""
+        return f"best so far{colon} {said[0]} ({settings_words(moved)})"
+    head = "best so far:"
+    if all(factor_of(session, best) is not None for _, best in found):
+        head, said = "best so far, times the default:", [one.removesuffix(TIMES) for one in said]
+    each = [
+        f"{Path(str(input)).name} {words}" for (input, _), words in list(zip(found, said, strict=True))[:MOST_NAMED]
+    ]
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return f"best so far, times the default: {', '.join(each)}{more}"
+    return f"{head} {', '.join(each)}{more}"
 
 
-def factor_words(session: Session, best: Standing) -> str:
-    """A cost as a factor of the metric: 0.25 is a quarter of the default's."""
-    log = -best.cost if is_upwards(goals_of(session.study.metrics)) else best.cost
-    return number_words(float(f"{math.exp(min(max(log, -LARGEST_LOG), LARGEST_LOG)):.2g}"))
+def factor_of(session: Session, best: Standing) -> float | None:
+    """What is improved as times the default's, in two digits: 0.25 is a quarter; None where that makes no sense."""
+    goals = goals_of(session.study.metrics)
+    if best.usual is None:
+        return None
+    if len(goals) > 1:
+        return float(f"{math.exp(min(best.cost, LARGEST_LOG)):.2g}")
+    own, usual = (side[session.study.objective] for side in (best.metrics, best.usual))
+    return float(f"{own / usual:.2g}") if own > 0.0 and usual > 0.0 else None
+
+
+def is_gain(session: Session, best: Standing) -> bool:
+    """Whether a setting came out better than the default, in two digits."""
+    factor = factor_of(session, best)
+    if factor is None:
+        return best.usual is None or best.cost < 0.0
+    return factor > 1.0 if is_upwards(goals_of(session.study.metrics)) else factor < 1.0
+
+
+def standing_words(session: Session, best: Standing) -> str:
+    """How a setting did: "0.25 times the default"."""
+    factor, goal = factor_of(session, best), session.study.objective
+    if factor is not None:
+        return f"{number_words(factor)}{TIMES}"
+    own = f"{goal} {number_words(best.metrics[goal])}"
+    if best.usual is None:
+        return f"{own}; every run of the default failed"
+    return f"{own}, with the default {number_words(best.usual[goal])}"

@@ -36,7 +36,7 @@ def as_html(result: TuneResult, shown: Callable[[Params], str], finished: bool =
         )
         body.append(f'<p class="note">{escape(ratios)} the default, with 95% interval</p>' if ratios else "")
     else:
-        body.append('<p class="verdict">Not finished: the same command goes on from here.</p>')
+        body.append(f'<p class="verdict">Not finished: {study.caller.again} goes on from here.</p>')
     body += [
         _tiles(result),
         "<h2>Settings</h2>",
@@ -178,14 +178,14 @@ def _pictures(result: TuneResult) -> list[str]:
         for run, value in zip(runs, values, strict=True)
     ]
     upwards = study.metrics[metric].metric.direction == "max"
-    known = [value for value in values if value is not None]
+    known = [value for run, value in zip(runs, values, strict=True) if value is not None and not run.stopped]
     best = (max if upwards else min)(known) if known else None
     one = len({run.input for run in runs}) == 1
     body = [
         "<h2>Runs</h2>",
         f'<p class="note">{escape(best_words(result, values, level is not None))}</p>',
         timeline(points, label, level, best=best, trend=one),
-        key("default, run to compare with", trend=one),
+        key("default, run to compare with", trend=one, stopped=any(run.stopped for run in runs)),
     ]
     panels = []
     for name, knob in list(study.knobs.items())[:MOST_PANELS]:
@@ -209,7 +209,9 @@ def _pictures(result: TuneResult) -> list[str]:
 
 
 def _mark_of(run: Run) -> str:
-    return "failed" if run.metrics is None else "control" if run.is_control else "suggested"
+    if run.metrics is None:
+        return "failed"
+    return "control" if run.is_control else "stopped" if run.stopped else "suggested"
 
 
 def _note(run: Run, metric: str) -> str:
@@ -261,7 +263,7 @@ def _runs_table(runs: Sequence[Run], knobs: Mapping[str, Knob]) -> str:
             str(run.step),
             run.input or "",
             *(value_words(run.params[name]) if name in run.params else "-" for name in knobs),
-            *("-" if run.metrics is None else f"{run.metrics[name]:.6g}" for name in metrics),
+            *("-" if run.metrics is None else f"{'≥ ' * run.stopped}{run.metrics[name]:.6g}" for name in metrics),
             run.failure or ("default" if run.is_control else "stopped early" if run.stopped else "tried"),
         ]
         for run in runs[-MOST_RUNS_SHOWN:]

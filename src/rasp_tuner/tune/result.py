@@ -133,12 +133,12 @@ def conclude(
     """Judge the pairs, and decide what to use where; `shares` has what knobs do on inputs where that was measured."""
     study, groups = session.study, [[p for p in pairs if p.situation == i] for i in range(len(situations))]
     compared = [group for group in groups if group]
-    overall = judge(compared, study.metrics)
+    overall = judge(compared, study.metrics, _default_ran(session))
     if not any(situation.params != study.default for situation in situations):
         overall = Verdict("default", _nothing_found(session, [c for one in situations for c in one.cases]), {})
     results = []
     for situation, group in zip(situations, groups, strict=True):
-        verdict = judge([group], study.metrics)
+        verdict = judge([group], study.metrics, _default_ran(session, situation.inputs))
         if situation.params == study.default:
             missed = never_kept(session, situation.cases)
             verdict = Verdict(
@@ -154,6 +154,12 @@ def conclude(
     saved = session.tuner.savings()
     words = None if saved is None else str(saved)
     return TuneResult(study, folder, list(session.runs), results, list(pairs), overall, words)
+
+
+def _default_ran(session: Session, inputs: Sequence[str] = ()) -> bool:
+    """Whether any run of the default was fine while tuning, on these inputs or on all."""
+    own = [run for run in session.runs if run.params == session.study.default]
+    return any(run.metrics is not None for run in own if not inputs or run.input in inputs)
 
 
 def _nothing_found(session: Session, cases: Sequence[Case]) -> str:

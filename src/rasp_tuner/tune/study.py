@@ -9,6 +9,7 @@ from typing import Any
 from rasp_tuner.base.checks import show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.study_file import template
+from rasp_tuner.study_file.caller import SHELL, Caller
 from rasp_tuner.study_file.fields import check_fields, parse_knobs, seconds, table
 from rasp_tuner.study_file.study import FileStudy, rules_of
 from rasp_tuner.tune.command import Command
@@ -16,6 +17,7 @@ from rasp_tuner.tune.context_sources import ContextSource, context_of
 from rasp_tuner.tune.metric_sources import MetricSource, check_alias, metric_of
 
 STEPS = 60  # where neither steps nor a time are given
+KNOB_EXAMPLE = "--knob threads=int:1..32:log"
 INTERPRETER = re.compile(r"(python|pypy|node|perl|ruby|bash|sh)[0-9.]*")  # what runs is named by the next word
 RESERVED = ("input", "scratch", "run")  # placeholders that are no knobs
 FIELDS = (
@@ -63,6 +65,7 @@ class TuneStudy(FileStudy[MetricSource]):
     paired: bool = False  # whether the default runs beside every candidate, on the same input
     assumed: tuple[str, ...] = ()  # knobs whose default nobody gave
     named: bool = True  # whether somebody gave its name; else it is the program's
+    caller: Caller = SHELL
 
     def to_json(self) -> dict[str, Any]:
         """The definition, for the journal's first line."""
@@ -128,10 +131,12 @@ def merged(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def build_study(fields: Mapping[str, Any]) -> TuneStudy:
+def build_study(fields: Mapping[str, Any], caller: Caller = SHELL) -> TuneStudy:
     """A study from fields as a study file has them (docs/TUNE.md)."""
     check_fields("a study", fields, FIELDS)
-    knobs, default = parse_knobs(fields, "--knob threads=int:1..32:log")
+    knobs, default = parse_knobs(
+        fields, caller.option("knobs", {"threads": "int:1..32:log"}) if caller.in_python else KNOB_EXAMPLE
+    )
     for name in knobs:
         if name in RESERVED:
             raise InvalidSpace(f"knob {name!r}: {{{name}}} has a meaning of its own; choose another name")
@@ -170,6 +175,7 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
         max_change=fields.get("max_change"),
         assumed=tuple(name for name in default if name not in table(fields, "default")),
         named=bool(fields.get("name")),
+        caller=caller,
     )
     _check(study)
     return study
@@ -202,10 +208,11 @@ def _check(study: TuneStudy) -> None:
     if study.command is not None:
         texts |= {f"word {i} of the command": word for i, word in enumerate(study.command.words, 1)}
         study.command.check_program()
+    example = study.caller.option("inputs", "data/*")
     for where, text in texts.items():
         if "{input}" in text and not study.inputs:
-            raise InvalidSpace(f"{where} has the placeholder {{input}}: name the inputs, as in --inputs 'data/*'")
-        template.check(where, text, known)
+            raise InvalidSpace(f"{where} has the placeholder {{input}}: name the inputs, as in {example}")
+        template.check(where, text, known, study.caller)
     contents = []
     for target, source in study.files.items():
         try:

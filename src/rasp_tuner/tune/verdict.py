@@ -13,7 +13,7 @@ from rasp_tuner.tune.paired_comparison import PairedRun
 from rasp_tuner.types import LIMIT_KEPT
 
 KEEP = "worse: keep the default; "
-LEAST_RATIO = 1e-3  # of the default's value: below, a cost falls no longer as the logarithm, which zero has not
+LEAST_RATIO = 1e-3  # of the default's value: below, a cost hardly falls any more, as zero has no logarithm
 Outcome = Literal["better", "same", "worse", "default", "untested"]
 
 
@@ -29,8 +29,13 @@ class Verdict:
     failed_recommended: int = 0
 
 
-def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSource]) -> Verdict:
-    """The verdict on pairs, one group for each situation: first whether runs fail, then limits, then the objective."""
+def judge(
+    groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSource], default_ran: bool = True
+) -> Verdict:
+    """The verdict on pairs, one group for each situation: first whether runs fail, then limits, then the objective.
+
+    `default_ran` is whether any run of the default was fine before.
+    """
     pairs = [pair for group in groups for pair in group]
     if not pairs:
         return Verdict("untested", "not compared", {})
@@ -39,13 +44,14 @@ def judge(groups: Sequence[Sequence[PairedRun]], metrics: Mapping[str, MetricSou
     failed = sum(pair.default is None for pair in pairs), sum(pair.recommended is None for pair in pairs)
     counts = len(pairs), *failed
     found = main_effect(effects, goals)
-    said = "every run failed" if found is None else effect_words(found, *_kind_of(goals))
-    beside = said.removeprefix(KEEP)  # where something else decides
-    for outcome, reason in (_by_failures(pairs), _by_limits(pairs, metrics)):
+    nothing = "every run failed" if set(failed) == {len(pairs)} else "in no pair both ran"
+    said = nothing if found is None else effect_words(found, *_kind_of(goals))
+    beside = "" if found is None else f"; where both ran: {said.removeprefix(KEEP)}"  # where something else decides
+    for outcome, reason in (_by_failures(pairs, default_ran), _by_limits(pairs, metrics)):
         if outcome == "worse":
             return Verdict("worse", f"{KEEP}{reason}", effects, *counts)
         if outcome == "better":
-            return Verdict("better", f"{reason}; where both ran: {beside}", effects, *counts)
+            return Verdict("better", f"{reason}{beside}", effects, *counts)
     if found is None:
         return Verdict("same", f"no difference can be shown: {said}", effects, *counts)
     lower = found.value < found.neutral
@@ -76,8 +82,11 @@ def goals_of(metrics: Mapping[str, MetricSource]) -> dict[str, MetricSource]:
     return {name: source for name, source in metrics.items() if source.metric.weight > 0.0} or dict(metrics)
 
 
-def _by_failures(pairs: Sequence[PairedRun]) -> tuple[Outcome, str]:
-    """Worse if the recommendation fails more often; better only if chance does not explain that the default does."""
+def _by_failures(pairs: Sequence[PairedRun], default_ran: bool) -> tuple[Outcome, str]:
+    """Worse if the recommendation fails more often; better only if chance does not explain that the default does.
+
+    Few pairs are enough where the default never ran, neither in them nor before, and the recommendation always did.
+    """
     default, other = (
         sum(side is None for side in sides) for sides in zip(*((p.default, p.recommended) for p in pairs), strict=True)
     )
@@ -87,7 +96,8 @@ def _by_failures(pairs: Sequence[PairedRun]) -> tuple[Outcome, str]:
     alone = sum(p.default is None and p.recommended is not None for p in pairs)
     against = sum(p.recommended is None and p.default is not None for p in pairs)
     chance = 2.0 * sum(math.comb(alone + against, k) for k in range(against + 1)) / 2.0 ** (alone + against)
-    return ("better", f"more reliable: {words}") if chance <= 1.0 - LEVEL else ("same", "")
+    never = not default_ran and (default, other) == (len(pairs), 0)
+    return ("better", f"more reliable: {words}") if never or chance <= 1.0 - LEVEL else ("same", "")
 
 
 def _by_limits(pairs: Sequence[PairedRun], metrics: Mapping[str, MetricSource]) -> tuple[Outcome, str]:
@@ -120,6 +130,8 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
     'no difference can be shown: between 7.0% faster and 4.0% slower'
     >>> effect_words(Effect("ratio", 21.2, 19.8, 22.7, 20), "max", False, False)
     'higher: 21 times the default (20 to 23)'
+    >>> effect_words(Effect("ratio", 4e-5, 3.8e-5, 4.4e-5, 20), "min", False, False)
+    'lower: 4e-05 times the default (3.8e-05 to 4.4e-05)'
     >>> effect_words(Effect("ratio", 1.5, 0.93, 4.04, 20), "min", True, False)
     'no difference can be shown: between 7.0% faster and 4 times the default'
     """
@@ -136,7 +148,7 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
     if found.kind == "difference":
         sizes = sorted(abs(x) for x in (found.low, found.high))
         return f"{keep}{word} by {number_words(abs(found.value))} ({' to '.join(map(number_words, sizes))})"
-    if found.value >= TIMES_FROM:
+    if not LEAST_RATIO <= found.value < TIMES_FROM:  # as percent it would be long, or 100% whatever it is
         ends = " to ".join(times_words(x).removesuffix(" times") for x in (found.low, found.high))
         return f"{keep}{word}: {times_words(found.value)} the default ({ends})"
     low, high = sorted(abs(x - 1.0) for x in (found.low, found.high))
@@ -223,7 +235,10 @@ def _apart(default: float, other: float) -> float:
     """By how much a value is above the default's; its logarithm where both are positive."""
     if default > 0.0:
         ratio = other / default
-        return math.log(max(ratio, LEAST_RATIO)) + min(ratio - LEAST_RATIO, 0.0)
+        if ratio >= LEAST_RATIO:
+            return math.log(ratio)
+        part = math.log(LEAST_RATIO) / math.log(ratio) if ratio > 0.0 else 0.0  # 1 at the least ratio, 0 at zero
+        return math.log(LEAST_RATIO) + LEAST_RATIO * (part - 1.0) + min(ratio, 0.0)
     if default < 0.0:
         return (other - default) / -default
     return math.copysign(1.0 + math.asinh(abs(other)), other) if other else 0.0  # zero has no scale
