@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Category, Float, Int, Metric, Tuner
+from rasp_tuner.gain.versus_default import Gain
+from rasp_tuner.report.situation_gains import SituationGain
+from rasp_tuner.types import KnobShares
 
 KNOBS = {"cache": Float(1, 64, log=True), "idle": Int(1, 8)}
 DEFAULT = {"cache": 8.0, "idle": 4}
@@ -47,7 +50,56 @@ def test_the_knob_that_matters_has_the_gain_and_of_an_idle_one_no_effect_is_show
     for one in found:
         assert one.knobs.shares == {"cache": 1.0}
         assert one.knobs.not_shown == tuple(name for name in one.changed if name == "idle")
-        assert str(one).endswith(", from cache 100%" + ("; no effect shown: idle" if "idle" in one.changed else ""))
+        idle = f"; no effect shown: idle (now {one.params['idle']})" if "idle" in one.changed else ""
+        assert str(one).endswith(f", from cache 100%{idle}")
+
+
+def test_what_is_recommended_is_only_what_is_shown_to_matter():
+    for one in taught().situations():
+        assert list(one.proven) == ["cache"]
+        assert one.unproven == {name: value for name, value in one.changed.items() if name == "idle"}
+        assert "idle=" not in str(one)
+        assert one.to_json()["proven"] == one.proven
+
+
+def test_where_nothing_is_shown_to_matter_the_default_is_recommended():
+    """Two knobs that do nothing: the tuner runs other values of them, and no word calls those a recommendation."""
+    space = {"x": Float(0, 1), "y": Int(1, 8), "z": Categorical(["a", "b"])}
+    tuner = Tuner(space, {"ms": "min"}, None, {"x": 0.5, "y": 4, "z": "a"}, goal="find", seed=1)
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        tuner.tell(tuner.ask().id, {"ms": 20.0 * math.exp(0.1 * rng.normal())})
+    [one] = tuner.situations()
+    assert one.changed
+    assert one.proven == {}
+    now = ", ".join(f"{name} (now {value})" for name, value in one.changed.items())
+    assert str(one) == f"everywhere: the default; no effect shown: {now}"
+
+
+def test_knobs_that_surely_gain_only_together_are_recommended_together():
+    one = situation(KnobShares({}, ("a", "b")), together=True)
+    assert str(one) == "everywhere: a=1 b=2; ms 20% better (10 to 30%); which of its knobs matter is not shown"
+    apart = situation(KnobShares({}, ("a", "b")))
+    assert str(apart) == "everywhere: the default; no effect shown: a (now 1), b (now 2)"
+
+
+def test_a_knob_that_keeps_a_limit_is_recommended_although_the_goal_shows_no_effect_of_it():
+    """`ms` is the same everywhere; only few threads keep the limit of `mb`."""
+    metrics = {"ms": "min", "mb": Metric("min", max=40.0)}
+    tuner, rng = Tuner({"threads": Categorical([2, 8])}, metrics, None, {"threads": 8}), np.random.default_rng(0)
+    for step in range(40):
+        threads = 2 if step % 2 else 8
+        ms, mb = 20.0 * math.exp(0.02 * rng.normal()), 10.0 * threads * math.exp(0.02 * rng.normal())
+        tuner.observe(None, {"threads": threads}, {"ms": ms, "mb": mb})
+    [one] = tuner.situations()
+    assert (one.proven, one.unproven) == ({"threads": 2}, {})
+    assert "no effect shown" not in str(one)
+
+
+def situation(knobs, together=False):
+    changed = {"a": 1, "b": 2}
+    gain = Gain("share", 0.2, 0.1, 0.3)
+    return SituationGain("everywhere", 1, {}, changed, changed, {"ms": gain}, knobs, {}, {} if together else changed)
 
 
 @pytest.mark.slow  # five tuners with four knobs
@@ -93,6 +145,7 @@ def test_where_noise_hides_what_a_knob_does_no_effect_is_shown():
     assert one.changed == {"a": 1, "b": 1}
     assert (one.knobs.shares, one.knobs.not_shown) == ({"b": 1.0}, ("a",))
     assert one.to_json()["knobs"]["words"] == "from b 100%; no effect shown: a"
+    assert (one.proven, one.unproven) == ({"b": 1}, {"a": 1})
 
 
 def test_a_knob_that_makes_it_worse_has_no_share_and_its_effect_is_shown():

@@ -11,6 +11,7 @@ from rasp_tuner.cli.common import Json, app, echo, one_line_errors
 from rasp_tuner.cli.show import Texts, named_texts
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.tuner import Tuner
+from rasp_tuner.types.knob_shares import NO_EFFECT_WORDS
 
 SAVED = "tuner.rasp"  # in the folder of a study of `rasp tune` or `rasp watch`
 
@@ -61,6 +62,8 @@ def report_tuner(
             echo(f"  {one}")
             for name, margin in one.margins.items():
                 echo(f"    limit of {name}: {margin}")
+        if any(one.unproven for one in situations):
+            echo(f"  ({NO_EFFECT_WORDS})")
         echo(f"Page: {html}" if html is not None else f"Every step: rasp show {saved}")
 
 

@@ -18,12 +18,13 @@ from rasp_tuner.records.step_record import StepRecord
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.looks import Looks
 from rasp_tuner.report.return_section import return_section
-from rasp_tuner.report.situation_gains import SituationGain, expected_words, with_knobs
+from rasp_tuner.report.situation_gains import SituationGain, expected_words
 from rasp_tuner.report.situations import some_of
 from rasp_tuner.report.steps import Names
 from rasp_tuner.report.visits_on_record import SeenBefore
 from rasp_tuner.space import Auto, Knob, Params
 from rasp_tuner.types import Margin, Metric
+from rasp_tuner.types.knob_shares import NO_EFFECT_WORDS
 
 MOST_PANELS = 24  # pictures of knobs
 MOST_METRICS = 6
@@ -126,18 +127,23 @@ def _situations(shown: Shown) -> list[str]:
     rows, margins = [], []
     for one in shown.situations:
         count = f" ({one.contexts:,} of {met:,} contexts)" if met > 1 else ""
-        rows.append((one.label, one.params, _gain_words(one, len(knobs) > 1) + count))
+        params = {name: value for name, value in one.params.items() if name not in one.unproven}
+        rows.append((one.label, params, _gain_words(one, len(knobs) > 1) + count))
         margins += [(one.label, name, margin) for name, margin in one.margins.items()]
     shares = ", and from which knobs" if len(knobs) > 1 and any(one.knobs.shares for one in shown.situations) else ""
     body.append(settings_table(knobs, shown.default, rows, "situation", f"expected against the default{shares}"))
+    if any(one.unproven for one in shown.situations):
+        body.append(f'<p class="note">{escape(NO_EFFECT_WORDS)}</p>')
     return [*body, *_limits(shown.optimizer.metrics, margins)]
 
 
 def _gain_words(one: SituationGain, several_knobs: bool) -> str:
     if not one.changed:
         return "the default"
-    gains = ", ".join(f"{name} {expected_words(gain)}" for name, gain in one.gains.items()) or "not known yet"
-    return with_knobs(gains, one.knobs) if several_knobs else gains
+    if several_knobs or one.unproven:
+        said = one.gain_words() if one.gains else "not known yet"
+        return said if one.proven else f"the default; {said}"
+    return ", ".join(f"{name} {expected_words(gain)}" for name, gain in one.gains.items()) or "not known yet"
 
 
 def _returns(shown: Shown) -> list[str]:
