@@ -50,6 +50,7 @@ class VersusDefaultAnswer(LazyModel):
     better_since: int | None = Field(description="Step at which a gain was first proven.")
     worse_since: int | None = Field(description="Step at which a loss was first proven.")
     left_out: int = Field(0, description="Steps with values that are not believed.")
+    bounded: int = Field(0, description="Outliers: steps that count as ten times the usual at most.")
     failed: int = Field(0, description="Of the steps, those whose run failed.")
     words: str
 

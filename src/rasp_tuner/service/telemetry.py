@@ -138,7 +138,8 @@ class _StudyCollector:
             "frozen": "1 while the study does not explore.",
             "failure_share": "Share of the latest runs that failed.",
             "alerts": "Things that are wrong with the study; its page says which.",
-            "regret": "Sum of error less the error expected of the default; below 0 the tuner is ahead.",
+            "regret": "What came less what was expected of the default, summed over all steps; below 0 is better."
+            " An outlier counts as ten times the usual at most.",
         }
         for name, text in gauges.items():
             title = "rasp_regret_against_default" if name == "regret" else f"rasp_{name}"
