@@ -1,6 +1,7 @@
 """Situations by their context values: what is recommended there, what it gains, which knobs it comes from."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from rasp_tuner import Categorical, Category, Float, Int, Metric, Tuner
 from rasp_tuner.gain.versus_default import Gain
 from rasp_tuner.report.situation_gains import SituationGain
+from rasp_tuner.report.situations import context_words
 from rasp_tuner.types import KnobShares
 
 KNOBS = {"cache": Float(1, 64, log=True), "idle": Int(1, 8)}
@@ -181,6 +183,47 @@ def test_settings_that_hardly_differ_are_one_row_and_numbers_that_do_are_about()
     assert len(labels) == 2
     assert any("qps about 900" in label or "qps about 890" in label for label in labels)
     assert {label.rpartition(" ")[2] for label in labels} == {"eu", "us"}
+
+
+def test_no_range_in_a_label_holds_contexts_with_another_recommendation():
+    """Two loads in two regions, and a knob that does nothing: its chance values must not make situations."""
+    tuner = cache_study()
+    found = tuner.situations({"region": ["eu", "us"]})
+    assert 2 <= len(found) <= 5
+    for one in found:
+        box = re.search(r"qps (?:about )?(\d+)(?: to (\d+))?", one.label)
+        low, high = float(box[1]), float(box[2] or box[1])
+        assert high < 300.0 or low > 600.0, one.label
+        region = one.label.rpartition(" ")[2]
+        for qps in np.linspace(low, high, 5):
+            cache = tuner.recommend({"qps": qps, "region": one.context["region"]})["cache"]
+            if "cache" in one.proven and region in ("eu", "us"):
+                assert abs(math.log(cache / one.proven["cache"])) < 0.5, (one.label, qps)
+
+
+def cache_study():
+    rng = np.random.default_rng(5)
+    knobs = {"cache": Float(1, 64, log=True), "idle": Float(0.1, 10, log=True), "mode": Categorical(["a", "b"])}
+    context = {"qps": "number", "region": "category"}
+    tuner = Tuner(knobs, {"ms": "min"}, context, {"cache": 8.0, "idle": 2.0, "mode": "a"})
+    for _ in range(130):
+        context = {"qps": rng.choice([100, 900]) * rng.uniform(0.9, 1.1), "region": str(rng.choice(["eu", "us"]))}
+        s = tuner.ask(context)
+        best, slow = 40.0 if context["qps"] > 500 else 2.0, context["region"] == "us" and s.params["mode"] == "a"
+        ms = 20.0 + 12.0 * math.log(s.params["cache"] / best) ** 2 + 15.0 * slow
+        tuner.tell(s.id, {"ms": ms * math.exp(0.05 * rng.normal())})
+    return tuner
+
+
+def test_a_label_leaves_out_what_lies_among_other_situations():
+    def words(own, others):
+        return context_words([{"qps": x} for x in own], ["qps"], [{"qps": x} for x in others])
+
+    low, high = [91.0, 95.0, 99.0, 103.0], [810.0, 850.0, 872.0]
+    assert words([*low, *high], []) == "qps 91 to 872"
+    assert words([*low, *high], [300.0, 500.0]) == "qps about 97 or about 850"
+    assert words([109.0, *high], low) == "qps 109 to 872"
+    assert words([101.0, *high], low) == "qps about 850"  # one that lies among the others is not what belongs to it
 
 
 def test_nothing_is_said_before_anything_is_known_and_looking_changes_nothing():

@@ -16,7 +16,7 @@ from rasp_tuner.gain.versus_default import NORMAL_95, Gain, believed_deviation, 
 from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.page.words import TIMES_FROM, settings_words, times_words, value_words
 from rasp_tuner.report.knob_shares import knob_shares, put_back, surely_more
-from rasp_tuner.report.situations import context_words, grouped
+from rasp_tuner.report.situations import context_words, grouped, same_settings
 from rasp_tuner.space import Knob, Params
 from rasp_tuner.types import KnobShares, Margin
 from rasp_tuner.types.knob_shares import NO_EFFECT
@@ -132,9 +132,10 @@ def situation_gains(
     recommended = [belief.named(point) for point in points]
     varying = [name for name in decoded[0] if len({str(context[name]) for context in decoded}) > 1] if decoded else []
     default, found = belief.named(belief.default), []
-    for members, typical in grouped(decoded, recommended):
+    for members, typical in _groups(belief, contexts, points, recommended, decoded):
         own = [decoded[i] for i in members]
-        label = context_words(own, varying[:NAMES_IN_LABEL]) if len(members) < len(decoded) else ""
+        others = [decoded[i] for i in sorted(set(range(len(decoded))) - set(members))]
+        label = context_words(own, varying[:NAMES_IN_LABEL], others) if others else ""
         changed = {name: value for name, value in recommended[typical].items() if default.get(name) != value}
         gains = gains_at(belief, contexts[typical], points[typical]) if changed else {}
         knobs = knob_shares(belief, contexts[typical], points[typical]) if gains else KnobShares()
@@ -145,6 +146,26 @@ def situation_gains(
         label = label or "everywhere"
         found.append(SituationGain(label, len(members), context, params, changed, gains, knobs, margins, unproven))
     return found
+
+
+def _groups(
+    belief: SituationOracle,
+    contexts: Sequence[Array],
+    points: Sequence[Array],
+    recommended: Sequence[Params],
+    decoded: Sequence[dict[str, Any]],
+) -> list[tuple[list[int], int]]:
+    """Contexts with the same settings of the knobs that are shown to matter there; chance sets the others."""
+    matter = list(points)
+    for members in same_settings(recommended):
+        context, point = contexts[members[0]], points[members[0]]
+        if belief.expect(context, point) is not None:
+            knobs = knob_shares(belief, context, point)
+            idle = _unproven(belief, context, point, knobs, belief.margins(context, point))
+            for i in members:
+                matter[i] = put_back(belief, point, idle)
+    matter = _alike(matter)
+    return grouped(decoded, [belief.named(point) for point in matter], np.stack(matter))
 
 
 def _unproven(
