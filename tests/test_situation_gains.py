@@ -247,6 +247,18 @@ def test_the_context_report_says_what_would_be_lost_without_the_context():
     assert str(report).startswith(f"The context decides: without it you would lose {lost.value:.0%} (")
 
 
+def test_the_context_report_has_one_verdict():
+    """The latest samples of a tuner that has learned its situations show nothing: that is no verdict against it."""
+    report = taught().context_report()
+    assert report.lost_without.low > 0.0
+    assert report.verdict != "helps"
+    said = str(report)
+    assert "This rests on all that the tuner has learned." in said
+    assert "cannot tell" not in said
+    assert "useless" not in said
+    assert " 0%" not in said
+
+
 def test_where_the_same_settings_are_best_nothing_is_lost():
     tuner, rng = Tuner({"a": Categorical([0, 1])}, {"ms": "min"}, ["qps"], {"a": 0}), np.random.default_rng(0)
     for _ in range(120):

@@ -212,7 +212,7 @@ def test_one_outlier_turns_neither_the_share_nor_the_sum_and_is_said(scale):
 
 def test_a_gain_that_is_really_twenty_fold_is_no_outlier():
     tuner, rng = Tuner({"a": Categorical([0, 1])}, {"rps": "max"}, None, {"a": 0}), np.random.default_rng(0)
-    for step in range(60):
+    for _ in range(60):
         s = tuner.ask()
         tuner.tell(s.id, {"rps": (20.0 if s.params["a"] else 1.0) * math.exp(0.02 * rng.normal())})
     found = tuner.versus_default()

@@ -141,6 +141,19 @@ class VersusDefault:
         """Of what the gain is a number: "share" of the default's level, or "difference"; empty where there is none."""
         return "" if self.gain is None else self.gain.kind
 
+    def rest_words(self, learned: int) -> str:
+        """Why fewer steps count than were learned; empty where all do.
+
+        >>> VersusDefault(25, 0, 0, None, {}).rest_words(30)
+        'Runs learned: 30. Of these 25 were suggested and count as steps here; the tuner was only told of the other 5.'
+        """
+        if learned <= self.steps:
+            return ""
+        return (
+            f"Runs learned: {learned:,}. Of these {self.steps:,} were suggested and count as steps here; the tuner was"
+            f" only told of the other {learned - self.steps:,}."
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As `from_json` takes it; also in words."""
         found = {**asdict(self), "gain": None if self.gain is None else self.gain.to_json(), "words": str(self)}

@@ -15,6 +15,7 @@ from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.records.ledger import Ledger
 from rasp_tuner.records.step_record import StepRecord
+from rasp_tuner.report.decided import Decided
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.looks import Looks
 from rasp_tuner.report.return_section import return_section
@@ -55,6 +56,7 @@ class Shown:
     versus: VersusDefault | None = None  # the gain
     situations: Sequence[SituationGain] = ()
     looks: Looks | None = None  # whether it still tries what is less known
+    decided: Decided | None = None  # what a final comparison settled, in the place of `situations`
 
     @property
     def default(self) -> Params:
@@ -67,7 +69,11 @@ def tuner_page(shown: Shown) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         _headline(shown),
-        *([] if shown.looks is None else [f'<p class="note">Exploring: {escape(str(shown.looks))}.</p>']),
+        *(
+            []
+            if shown.looks is None or shown.decided is not None
+            else [f'<p class="note">Exploring: {escape(str(shown.looks))}.</p>']
+        ),
         tiles(_facts(shown)),
         *_situations(shown),
         *_returns(shown),
@@ -83,8 +89,12 @@ def tuner_page(shown: Shown) -> str:
 def _headline(shown: Shown) -> str:
     """The outcome in a sentence, and what it rests on."""
     colour, said, notes = "", "", []
-    versus = shown.versus
-    if not shown.learned:
+    versus, decided = shown.versus, shown.decided
+    if decided is not None:
+        colour = {"better": "good", "worse": "bad"}.get(decided.outcome, "")
+        said = decided.words[:1].upper() + decided.words[1:]
+        notes = [decided.basis(), *([] if versus is None else [f"While tuning, by the runs below: {versus}."])]
+    elif not shown.learned:
         said = "Nothing has been learned yet"
     elif len(shown.history) and all(row["failed"] for row in shown.history):
         colour, said = "bad", f"All {len(shown.history):,} runs on record failed"
@@ -96,7 +106,8 @@ def _headline(shown: Shown) -> str:
         name = next(iter(versus.metrics)) if len(versus.metrics) == 1 else "all metrics together"
         said, notes = f"{name}: {versus}", [f"{one}: {gain}." for one, gain in versus.metrics.items()]
         notes = [*(notes if len(notes) > 1 else []), MEASURED_WORDS if versus.measured else FORECAST_WORDS]
-    told = "<br>".join(map(escape, notes))
+    notes += [] if versus is None else [versus.rest_words(shown.learned)]
+    told = "<br>".join(map(escape, filter(None, notes)))
     return f'<p class="verdict {colour}">{escape(said)}.</p>' + (f'<p class="note">{told}</p>' if told else "")
 
 
@@ -119,6 +130,10 @@ def _situations(shown: Shown) -> list[str]:
     """What to use where, and how far that keeps limits."""
     body = ["<h2>Recommended settings</h2>"]
     knobs = list(shown.names.space.knobs)
+    if shown.decided is not None:
+        alone = len(shown.decided.situations) == 1
+        each = [("use" if alone else one.label, one.use, one.words) for one in shown.decided.situations]
+        return [*body, settings_table(knobs, shown.default, each, "" if alone else "situation", "against the default")]
     if not shown.situations:
         why = "Contexts are not on record" if shown.learned else "No situation was met yet"
         note = f'<p class="note">{why}: tuner.recommend(context) says what is best in one.</p>'

@@ -97,7 +97,7 @@ def context_words(
 
 def _holds(contexts: Sequence[Mapping[str, Any]], name: str, value: Any) -> bool:
     """Whether a value lies among those of some contexts."""
-    own = [context.get(name) for context in contexts]
+    own: list[Any] = [context.get(name) for context in contexts]
     if _is_number(value) and all(map(_is_number, own)):
         return bool(min(own) <= value <= max(own))
     return str(value) in set(map(str, own))
@@ -105,7 +105,7 @@ def _holds(contexts: Sequence[Mapping[str, Any]], name: str, value: Any) -> bool
 
 def _runs(contexts: Sequence[Mapping[str, Any]], name: str, among: Sequence[Any]) -> list[list[Any]]:
     """The values of a number in parts without any of `among`, in order; parts of few values are left out."""
-    own = [context.get(name) for context in contexts]
+    own: list[Any] = [context.get(name) for context in contexts]
     if not all(map(_is_number, [*own, *among])):
         return []
     between, parts = sorted(among), dict[int, list[Any]]()

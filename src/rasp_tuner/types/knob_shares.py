@@ -6,7 +6,9 @@ from typing import Any
 
 MOST_KNOBS_SAID = 4
 NO_EFFECT = "no effect shown"
-NO_EFFECT_WORDS = "No effect shown: what the knob does, if anything, cannot be told from noise, so its value was left to chance."
+NO_EFFECT_WORDS = (
+    "No effect shown: what the knob does, if anything, cannot be told from noise, so its value was left to chance."
+)
 
 
 @dataclass(frozen=True, slots=True)
