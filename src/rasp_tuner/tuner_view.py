@@ -500,16 +500,21 @@ class TunerView:
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every knob with its range, its default and what is recommended now."""
+        from rasp_tuner.report.situation_gains import idle_words, unproven_at  # few programs ask
+
         contexts, dim = self._optimizer.model.recent().contexts, self._encoder.dim
         seen = contexts[-1] if len(contexts) else np.zeros(dim)
         best = self._expects.recommended(seen) if len(seen) == dim else None  # long contexts are not kept
+        found = {} if best is None else self._space.from_unit(best)
+        unproven = {} if best is None else {name: found[name] for name in unproven_at(self._belief(), seen, best)}
         budget, waiting = self._optimizer.model.budget(), len(self._ledger.pending)
         notes = [f"{self._lineage.total} runs learned", f"{waiting} waiting for an answer"]
+        notes += [idle_words(unproven)] if unproven else []
         return notebook.tuner_html(
             repr(self),
             self._space.knobs,
             self._space.from_unit(self._default),
-            {} if best is None else self._space.from_unit(best),
+            {name: value for name, value in found.items() if name not in unproven},
             "recommended in the latest situation" if dim else "recommended",
             [*notes, *(str(one) for one in (budget, self.versus_default(), self.looks()) if one is not None)],
         )

@@ -72,8 +72,7 @@ class SituationGain:
             unknown = not source and len(self.proven) > 1
             parts.append(f"{gains}, {source}" if source else gains)
             parts += ["which of its knobs matter is not shown"] if unknown else []
-        now = [f"{name} (now {value_words(value)})" for name, value in self.unproven.items()]
-        return "; ".join([*parts, *([f"{NO_EFFECT}: {', '.join(now)}"] if now else [])])
+        return "; ".join(filter(None, [*parts, idle_words(self.unproven)]))
 
 
 def expected_words(gain: Gain) -> str:
@@ -159,13 +158,18 @@ def _groups(
     matter = list(points)
     for members in same_settings(recommended):
         context, point = contexts[members[0]], points[members[0]]
-        if belief.expect(context, point) is not None:
-            knobs = knob_shares(belief, context, point)
-            idle = _unproven(belief, context, point, knobs, belief.margins(context, point))
-            for i in members:
-                matter[i] = put_back(belief, point, idle)
+        idle = unproven_at(belief, context, point)
+        for i in members:
+            matter[i] = put_back(belief, point, idle)
     matter = _alike(matter)
     return grouped(decoded, [belief.named(point) for point in matter], np.stack(matter))
+
+
+def unproven_at(belief: SituationOracle, context: Array, point: Array) -> list[str]:
+    """Knobs that a point moves although nothing shows an effect of them; none where too little is known."""
+    if belief.expect(context, point) is None:
+        return []
+    return _unproven(belief, context, point, knob_shares(belief, context, point), belief.margins(context, point))
 
 
 def _unproven(
@@ -183,6 +187,12 @@ def _unproven(
         return any(own.kept - without[metric].kept > KEPT_LESS for metric, own in margins.items() if metric in without)
 
     return [name for name in knobs.not_shown if not is_needed(name)]
+
+
+def idle_words(unproven: Params) -> str:
+    """Knobs without a shown effect, each with the value that chance chose; empty without any."""
+    now = ", ".join(f"{name} (now {value_words(value)})" for name, value in unproven.items())
+    return f"{NO_EFFECT}: {now}" if now else ""
 
 
 def lost_without_context(belief: SituationOracle, contexts: Sequence[Array], metric: str) -> Gain | None:
