@@ -85,6 +85,18 @@ def test_knobs_that_surely_gain_only_together_are_recommended_together():
     assert str(apart) == "everywhere: the default; no effect shown: a (now 1), b (now 2)"
 
 
+def test_where_either_of_two_knobs_suffices_both_are_recommended():
+    """Putting one of them back costs nothing, and both together halve the cost."""
+    space = {"a": Categorical([0, 1]), "b": Categorical([0, 1])}
+    tuner, rng = Tuner(space, {"ms": "min"}, None, {"a": 0, "b": 0}, seed=1), np.random.default_rng(1)
+    for step in range(60):
+        params = {"a": step % 2, "b": step // 2 % 2}
+        tuner.observe(None, params, {"ms": (5.0 if 1 in params.values() else 10.0) * math.exp(0.03 * rng.normal())})
+    [one] = tuner.situations()
+    assert (one.proven, one.unproven) == (one.changed, {})
+    assert one.gains["ms"].low > 0.3
+
+
 def test_a_knob_that_keeps_a_limit_is_recommended_although_the_goal_shows_no_effect_of_it():
     """`ms` is the same everywhere; only few threads keep the limit of `mb`."""
     metrics = {"ms": "min", "mb": Metric("min", max=40.0)}

@@ -56,7 +56,7 @@ class VersusDefaultAnswer(LazyModel):
 
 
 class BudgetAnswer(LazyModel):
-    """What suggestions have cost and gained against the default, in steps of the default's loss."""
+    """What suggestions have cost and gained against the default; 1 is what one run of the default costs."""
 
     share: float = Field(description="Of the default's loss that may be spent at every step: the study's budget.")
     steps: int = Field(description="Answered suggestions that were counted; the very first are free.")

@@ -82,15 +82,15 @@ def _places(knobs: Mapping[str, Knob]) -> dict[str, slice]:
     return places
 
 
-def surely_more(one: Expected | None, other: Expected | None) -> bool:
-    """Whether a loss is surely above another one.
+def surely_more(one: Expected | None, other: Expected | None, sure: float = SURE) -> bool:
+    """Whether a loss is surely above another one, by so many deviations.
 
     Of a loss that is compared by factors, an interval is wider above its mean than below. Errors that both losses share
     are not known here; they would make it surer.
     """
     if one is None or other is None:
         return False
-    return one.mean - other.mean > SURE / NORMAL_90 * math.hypot(one.mean - one.low, other.high - other.mean)
+    return one.mean - other.mean > sure / NORMAL_90 * math.hypot(one.mean - one.low, other.high - other.mean)
 
 
 def _shares(loss: Callable[[frozenset[str]], float], names: Sequence[str]) -> dict[str, float]:

@@ -23,6 +23,8 @@ from rasp_tuner.types.knob_shares import NO_EFFECT
 
 NAMES_IN_LABEL = 4
 SAME_SETTINGS = 0.05  # of the range of every knob: settings this close are told as the same
+# Deviations of what many knobs gain together: the best of so many settings often looks good by two or three.
+SURE_TOGETHER = 6.0
 KEPT_LESS = 0.05  # of the probability that a limit is kept: a knob that lowers it so much is needed
 MOST_COMMON = 12  # settings that are looked at for all contexts
 
@@ -178,7 +180,8 @@ def _unproven(
     """Knobs without a shown effect that no limit needs; none where all of them surely gain together."""
     if not knobs.not_shown:
         return []
-    if not knobs.shares and surely_more(belief.expect(context, belief.default), belief.expect(context, point)):
+    default, moved = belief.expect(context, belief.default), belief.expect(context, point)
+    if not knobs.shares and surely_more(default, moved, SURE_TOGETHER):
         return []
 
     def is_needed(name: str) -> bool:

@@ -13,6 +13,7 @@ MOST_SITUATIONS = 8  # beyond that, similar ones are joined
 JOINED_SITUATIONS = 5
 NAMES_SHOWN = 3
 LEAST_PART = 0.5  # of the values in the largest part of a range: a part with fewer is not told
+MOST_KEPT = 0.8  # of the contexts: of names that keep so many, the one with the fewest parts tells them apart
 NARROW_RANGE = 0.3  # of its middle: a range this narrow is told as one number
 
 
@@ -90,7 +91,9 @@ def context_words(
         runs = {name: _runs(contexts, name, [other[name] for other in among]) for name in names if name in among[0]}
         told = {name: found for name, found in runs.items() if found}
         if told:
-            best = max(told, key=lambda name: sum(map(len, told[name])))
+            best = max(
+                told, key=lambda name: (sum(map(len, told[name])) >= MOST_KEPT * len(contexts), -len(told[name]))
+            )
             spans[best] = some_of([_span(run) for run in told[best]], " ...", " or ")
     return ", ".join(f"{name} {span}" for name, span in spans.items())
 
