@@ -67,3 +67,19 @@ def test_the_papers_preset_does_not_say():
     tuner = Tuner({"x": Float(0.0, 1.0)}, {"ms": "min"}, preset="paper")
     play(tuner, 3, lambda p: 10.0 + p["x"])
     assert tuner.looks() is None
+
+
+def test_a_search_does_not_end_and_does_not_wake():
+    """With goal "find" nothing is used on the way: it tries settings until its runs are spent."""
+    tuner = Tuner(LEVELS, {"ms": "min"}, default={"n": 4, "mode": "a"}, goal="find")
+    play(tuner, 30, levels_cost)
+    found = tuner.looks()
+    assert (found.search, found.ended) == (True, False)
+    assert found.looks + found.again > 20
+    assert str(found) == (
+        f"{found.looks} of the latest 30 steps tried settings that had not run, {found.again} ran a good one once more"
+        " to be sure; a search goes on until its runs are spent"
+    )
+    assert tuner.goal == "find"
+    assert "goal='find'" in repr(tuner)
+    assert Tuner(LEVELS, {"ms": "min"}).goal == "live"

@@ -53,7 +53,10 @@ def test_it_recommends_for_the_situation_met_last(space, default):
     assert recommended != tuner.recommend({"load": 1.0, "kb": 1000.0})
     assert head[3] == "recommended in the latest situation"
     shown = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in recommended.values()]
-    assert [row[3] for row in rows] == shown
+    one = min(tuner.situations(), key=lambda one: abs(one.context["load"] - 9.0))
+    idle = [name in one.unproven for name in recommended]
+    assert [row[3] for row in rows] == ["-" if left else text for left, text in zip(idle, shown, strict=True)]
+    assert ("no effect shown: " in tuner._repr_html_()) == any(idle)
 
 
 def test_it_shows_what_is_learned_and_waits_and_changes_nothing():

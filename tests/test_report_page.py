@@ -1,6 +1,7 @@
 """The page of a tuner: one file that needs nothing else, whatever was learned and however little."""
 
 import json
+import math
 import random
 import re
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from rasp_tuner import Auto, Bool, Categorical, Category, Fleet, Float, Int, Metric, Optional, PowerOfTwo, Tuner
 from rasp_tuner.cli import app
 from rasp_tuner.errors import SnapshotFileError
+from rasp_tuner.tune import tune
 
 BAD = '<script>alert("x")</script>'
 KNOBS = {
@@ -194,6 +196,49 @@ def test_the_command_reports_what_a_saved_tuner_gained_and_recommends_where(tmp_
     early = rasp(tmp_path / "journal.jsonl")
     assert early.exit_code == 1
     assert "has no tuner.rasp yet" in early.output
+
+
+def test_the_report_of_a_tuned_study_says_what_its_final_pairs_decided(tmp_path, monkeypatch):
+    """What the tuner believes may be another setting: the verdict of `rasp tune` counts, in its words."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+
+    def moves(a, **_):
+        return {"cost": (10.0 + abs(a - 20)) * math.exp(0.05 * rng.normal())}
+
+    def null(**_):
+        return {"cost": 10.0 * math.exp(0.05 * rng.normal())}
+
+    knobs, default = {"a": Int(1, 64), "idle": Float(0.0, 1.0)}, {"a": 50, "idle": 0.5}
+    for name, measured in (("moves", moves), ("null", null)):
+        result = tune(measured, knobs, {"cost": "min"}, default=default, steps=20, name=name, quiet=True)
+        folder = tmp_path / "rasp-tune" / name
+        said = CliRunner().invoke(app, ["report", str(folder), "--html", "page.html"]).output
+        verdict, *lines = str(result).removeprefix(f"{name}: ").splitlines()
+        use = next(line for line in lines if line.startswith("  use: "))
+        assert f"Recommended: {verdict}\n" in said
+        assert f"{use}  [{result.situations[0].verdict.words}]\n" in said
+        assert "no effect shown" not in said
+        assert "Exploring" not in said
+        page = Page((tmp_path / "page.html").read_text()).text
+        assert verdict[1:] in page
+        assert "no effect shown" not in page
+        found = json.loads(CliRunner().invoke(app, ["report", str(folder), "--json"]).output)
+        assert found["situations"] == []
+        assert found["decided"]["situations"][0][1] == result.settings["all"]
+
+
+def test_a_report_says_which_runs_have_no_gain(tmp_path):
+    tuner = play(Tuner(X, {"ms": "min"}, default={"x": 9.0}), 20, lambda p, _: {"ms": 1.0 + p["x"]})
+    for _ in range(4):
+        tuner.observe(None, {"x": 9.0}, {"ms": 10.0})
+    tuner.save(tmp_path / "run.rasp")
+    said = CliRunner().invoke(app, ["report", str(tmp_path / "run.rasp")]).output
+    assert " in 20 steps, " in said
+    assert (
+        "Runs learned: 24. Of these 20 were suggested and count as steps here; the tuner was only told of the" in said
+    )
+    assert tuner.versus_default().rest_words(24) in page_of(tuner, tmp_path).text
 
 
 def test_the_page_has_a_table_of_situations_that_came_back(tmp_path):

@@ -1,12 +1,17 @@
 """Situations by their context values: what is recommended there, what it gains, which knobs it comes from."""
 
 import math
+import re
 from functools import cache
 
 import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Category, Float, Int, Metric, Tuner
+from rasp_tuner.gain.versus_default import Gain
+from rasp_tuner.report.situation_gains import SituationGain
+from rasp_tuner.report.situations import context_words
+from rasp_tuner.types import KnobShares
 
 KNOBS = {"cache": Float(1, 64, log=True), "idle": Int(1, 8)}
 DEFAULT = {"cache": 8.0, "idle": 4}
@@ -54,7 +59,68 @@ def test_the_knob_that_matters_has_the_gain_and_of_an_idle_one_no_effect_is_show
     for one in found:
         assert one.knobs.shares == {"cache": 1.0}
         assert one.knobs.not_shown == tuple(name for name in one.changed if name == "idle")
-        assert str(one).endswith(", from cache 100%" + ("; no effect shown: idle" if "idle" in one.changed else ""))
+        idle = f"; no effect shown: idle (now {one.params['idle']})" if "idle" in one.changed else ""
+        assert str(one).endswith(f", from cache 100%{idle}")
+
+
+def test_what_is_recommended_is_only_what_is_shown_to_matter():
+    for one in taught().situations():
+        assert list(one.proven) == ["cache"]
+        assert one.unproven == {name: value for name, value in one.changed.items() if name == "idle"}
+        assert "idle=" not in str(one)
+        assert one.to_json()["proven"] == one.proven
+
+
+def test_where_nothing_is_shown_to_matter_the_default_is_recommended():
+    """Two knobs that do nothing: the tuner runs other values of them, and no word calls those a recommendation."""
+    space = {"x": Float(0, 1), "y": Int(1, 8), "z": Categorical(["a", "b"])}
+    tuner = Tuner(space, {"ms": "min"}, None, {"x": 0.5, "y": 4, "z": "a"}, goal="find", seed=1)
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        tuner.tell(tuner.ask().id, {"ms": 20.0 * math.exp(0.1 * rng.normal())})
+    [one] = tuner.situations()
+    assert one.changed
+    assert one.proven == {}
+    now = ", ".join(f"{name} (now {value})" for name, value in one.changed.items())
+    assert str(one) == f"everywhere: the default; no effect shown: {now}"
+
+
+def test_knobs_that_surely_gain_only_together_are_recommended_together():
+    one = situation(KnobShares({}, ("a", "b")), together=True)
+    assert str(one) == "everywhere: a=1 b=2; ms 20% better (10 to 30%); which of its knobs matter is not shown"
+    apart = situation(KnobShares({}, ("a", "b")))
+    assert str(apart) == "everywhere: the default; no effect shown: a (now 1), b (now 2)"
+
+
+def test_where_either_of_two_knobs_suffices_both_are_recommended():
+    """Putting one of them back costs nothing, and both together halve the cost."""
+    space = {"a": Categorical([0, 1]), "b": Categorical([0, 1])}
+    tuner, rng = Tuner(space, {"ms": "min"}, None, {"a": 0, "b": 0}, seed=1), np.random.default_rng(1)
+    for step in range(60):
+        params = {"a": step % 2, "b": step // 2 % 2}
+        tuner.observe(None, params, {"ms": (5.0 if 1 in params.values() else 10.0) * math.exp(0.03 * rng.normal())})
+    [one] = tuner.situations()
+    assert (one.proven, one.unproven) == (one.changed, {})
+    assert one.gains["ms"].low > 0.3
+
+
+def test_a_knob_that_keeps_a_limit_is_recommended_although_the_goal_shows_no_effect_of_it():
+    """`ms` is the same everywhere; only few threads keep the limit of `mb`."""
+    metrics = {"ms": "min", "mb": Metric("min", max=40.0)}
+    tuner, rng = Tuner({"threads": Categorical([2, 8])}, metrics, None, {"threads": 8}), np.random.default_rng(0)
+    for step in range(40):
+        threads = 2 if step % 2 else 8
+        ms, mb = 20.0 * math.exp(0.02 * rng.normal()), 10.0 * threads * math.exp(0.02 * rng.normal())
+        tuner.observe(None, {"threads": threads}, {"ms": ms, "mb": mb})
+    [one] = tuner.situations()
+    assert (one.proven, one.unproven) == ({"threads": 2}, {})
+    assert "no effect shown" not in str(one)
+
+
+def situation(knobs, together=False):
+    changed = {"a": 1, "b": 2}
+    gain = Gain("share", 0.2, 0.1, 0.3)
+    return SituationGain("everywhere", 1, {}, changed, changed, {"ms": gain}, knobs, {}, {} if together else changed)
 
 
 @pytest.mark.slow  # five tuners with four knobs
@@ -100,6 +166,7 @@ def test_where_noise_hides_what_a_knob_does_no_effect_is_shown():
     assert one.changed == {"a": 1, "b": 1}
     assert (one.knobs.shares, one.knobs.not_shown) == ({"b": 1.0}, ("a",))
     assert one.to_json()["knobs"]["words"] == "from b 100%; no effect shown: a"
+    assert (one.proven, one.unproven) == ({"b": 1}, {"a": 1})
 
 
 def test_a_knob_that_makes_it_worse_has_no_share_and_its_effect_is_shown():
@@ -137,6 +204,47 @@ def test_settings_that_hardly_differ_are_one_row_and_numbers_that_do_are_about()
     assert {label.rpartition(" ")[2] for label in labels} == {"eu", "us"}
 
 
+def test_no_range_in_a_label_holds_contexts_with_another_recommendation():
+    """Two loads in two regions, and a knob that does nothing: its chance values must not make situations."""
+    tuner = cache_study()
+    found = tuner.situations({"region": ["eu", "us"]})
+    assert 2 <= len(found) <= 5
+    for one in found:
+        box = re.search(r"qps (?:about )?(\d+)(?: to (\d+))?", one.label)
+        low, high = float(box[1]), float(box[2] or box[1])
+        assert high < 300.0 or low > 600.0, one.label
+        region = one.label.rpartition(" ")[2]
+        for qps in np.linspace(low, high, 5):
+            cache = tuner.recommend({"qps": qps, "region": one.context["region"]})["cache"]
+            if "cache" in one.proven and region in ("eu", "us"):
+                assert abs(math.log(cache / one.proven["cache"])) < 0.5, (one.label, qps)
+
+
+def cache_study():
+    rng = np.random.default_rng(5)
+    knobs = {"cache": Float(1, 64, log=True), "idle": Float(0.1, 10, log=True), "mode": Categorical(["a", "b"])}
+    context = {"qps": "number", "region": "category"}
+    tuner = Tuner(knobs, {"ms": "min"}, context, {"cache": 8.0, "idle": 2.0, "mode": "a"})
+    for _ in range(130):
+        context = {"qps": rng.choice([100, 900]) * rng.uniform(0.9, 1.1), "region": str(rng.choice(["eu", "us"]))}
+        s = tuner.ask(context)
+        best, slow = 40.0 if context["qps"] > 500 else 2.0, context["region"] == "us" and s.params["mode"] == "a"
+        ms = 20.0 + 12.0 * math.log(s.params["cache"] / best) ** 2 + 15.0 * slow
+        tuner.tell(s.id, {"ms": ms * math.exp(0.05 * rng.normal())})
+    return tuner
+
+
+def test_a_label_leaves_out_what_lies_among_other_situations():
+    def words(own, others):
+        return context_words([{"qps": x} for x in own], ["qps"], [{"qps": x} for x in others])
+
+    low, high = [91.0, 95.0, 99.0, 103.0], [810.0, 850.0, 872.0]
+    assert words([*low, *high], []) == "qps 91 to 872"
+    assert words([*low, *high], [300.0, 500.0]) == "qps about 97 or about 850"
+    assert words([109.0, *high], low) == "qps 109 to 872"
+    assert words([101.0, *high], low) == "qps about 850"  # one that lies among the others is not what belongs to it
+
+
 def test_nothing_is_said_before_anything_is_known_and_looking_changes_nothing():
     assert Tuner(KNOBS, {"ms": "min"}, ["qps"], DEFAULT).situations() == []
     tuner = taught(40)
@@ -156,6 +264,18 @@ def test_the_context_report_says_what_would_be_lost_without_the_context():
     assert lost.low > 0.0
     assert lost.low < math.expm1(min(one_setting)) < 1.5 * lost.high  # it chooses among recommended settings only
     assert str(report).startswith(f"The context decides: without it you would lose {lost.value:.0%} (")
+
+
+def test_the_context_report_has_one_verdict():
+    """The latest samples of a tuner that has learned its situations show nothing: that is no verdict against it."""
+    report = taught().context_report()
+    assert report.lost_without.low > 0.0
+    assert report.verdict != "helps"
+    said = str(report)
+    assert "This rests on all that the tuner has learned." in said
+    assert "cannot tell" not in said
+    assert "useless" not in said
+    assert " 0%" not in said
 
 
 def test_where_the_same_settings_are_best_nothing_is_lost():

@@ -200,6 +200,34 @@ def test_one_absurd_value_is_left_out_and_said(scale, at, absurd):
     assert VersusDefault.from_json(found.to_json()) == found
 
 
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_one_outlier_turns_neither_the_share_nor_the_sum_and_is_said(scale):
+    """One run of 120 came to 300 times what it should: no step of the others is worth as much."""
+    tuner, rng, summed = tuner_of({"ms": Metric("min", scale=scale)}), np.random.default_rng(0), 0.0
+    for step in range(120):
+        load = float(step // 7 % 2)
+        s = tuner.ask({"load": load})
+        cost = 100.0 * (1.0 + load) * (1.0 + 0.3 * ((s.params["x"] - 0.2) / 0.3) ** 2) * math.exp(0.02 * rng.normal())
+        tuner.tell(s.id, {"ms": cost * (300.0 if step == 90 else 1.0)})
+        summed += sum(one.gain * one.weight for one in tuner.latest_step_gain().values())
+    found = tuner.versus_default()
+    assert (found.bounded, found.left_out) == (1, 0)
+    assert str(found).endswith("; 1 outlier counts as 10 times the usual at most")
+    assert Tuner.from_bytes(tuner.to_bytes()).versus_default() == found == VersusDefault.from_json(found.to_json())
+    assert found.gain.value > 0.0
+    assert summed > 0.0
+
+
+def test_a_gain_that_is_really_twenty_fold_is_no_outlier():
+    tuner, rng = Tuner({"a": Categorical([0, 1])}, {"rps": "max"}, None, {"a": 0}), np.random.default_rng(0)
+    for _ in range(60):
+        s = tuner.ask()
+        tuner.tell(s.id, {"rps": (20.0 if s.params["a"] else 1.0) * math.exp(0.02 * rng.normal())})
+    found = tuner.versus_default()
+    assert found.bounded <= 2  # the first look at it
+    assert found.gain.value > 8.0  # the steps that ran the default gain nothing
+
+
 def test_situations_of_very_different_levels_are_no_absurd_values():
     tuner, rng = tuner_of(), np.random.default_rng(0)
     for step in range(200):

@@ -50,12 +50,13 @@ class VersusDefaultAnswer(LazyModel):
     better_since: int | None = Field(description="Step at which a gain was first proven.")
     worse_since: int | None = Field(description="Step at which a loss was first proven.")
     left_out: int = Field(0, description="Steps with values that are not believed.")
+    bounded: int = Field(0, description="Outliers: steps that count as ten times the usual at most.")
     failed: int = Field(0, description="Of the steps, those whose run failed.")
     words: str
 
 
 class BudgetAnswer(LazyModel):
-    """What suggestions have cost and gained against the default, in steps of the default's loss."""
+    """What suggestions have cost and gained against the default; 1 is what one run of the default costs."""
 
     share: float = Field(description="Of the default's loss that may be spent at every step: the study's budget.")
     steps: int = Field(description="Answered suggestions that were counted; the very first are free.")

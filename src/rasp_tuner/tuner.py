@@ -144,8 +144,8 @@ class Tuner(TunerView):
 
     def __repr__(self) -> str:
         return (
-            f"<Tuner preset={self._preset.name!r} knobs={list(self._space.knobs)} learned={self.learned}"
-            f" pending={len(self._ledger.pending)}>"
+            f"<Tuner preset={self._preset.name!r} goal={self.goal!r} knobs={list(self._space.knobs)}"
+            f" learned={self.learned} pending={len(self._ledger.pending)}>"
         )
 
     @property

@@ -26,12 +26,13 @@ from rasp_tuner.records.ledger import Ledger
 from rasp_tuner.records.lineage import Lineage, named
 from rasp_tuner.records.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.report import notebook
+from rasp_tuner.report.decided import Decided
 from rasp_tuner.report.history import History
 from rasp_tuner.report.looks import LOOKED_AT_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Knob, Listed, MaxChange, Params, Space
 from rasp_tuner.tuner_forecasts import TunerForecasts
-from rasp_tuner.types import Budget, Explanation, KnobShares, Margin, Revisit, Slots, Suggestion, Why
+from rasp_tuner.types import Budget, Explanation, Goal, KnobShares, Margin, Revisit, Slots, Suggestion, Why
 from rasp_tuner.what_if import WhatIf
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ class TunerView:
         None before the first answer, and under preset "paper".
         """
         latest = self._ledger.latest_sources(LOOKED_AT_STEPS)
-        return looks_of(latest) if latest and self._preset.name == "default" else None
+        return looks_of(latest, self.searches) if latest and self._preset.name == "default" else None
 
     def _weights(self) -> dict[str, float]:
         return {name: metric.weight for name, metric in self._optimizer.metrics.items()}
@@ -294,11 +295,13 @@ class TunerView:
         *,
         title: str | None = None,
         texts: Mapping[str, Iterable[str]] | None = None,
+        decided: Decided | None = None,
     ) -> None:
         """Write a page to look at: one HTML file that needs no network and no script.
 
         Gain against the default, metrics and knobs over steps, settings for each situation, budget, limits;
-        of the steps in `history`. `texts` as there.
+        of the steps in `history`. `texts` as there. `decided`: what a final comparison settled, in the place of what
+        the tuner recommends.
         """
         from rasp_tuner.report.page import Shown, tuner_page  # few programs draw: the others start without it
 
@@ -316,6 +319,7 @@ class TunerView:
                 self.versus_default(),
                 self.situations(texts),
                 self.looks(),
+                decided,
             )
         )
         snapshot.write(path, page.encode("utf-8", "replace"))
@@ -496,16 +500,21 @@ class TunerView:
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every knob with its range, its default and what is recommended now."""
+        from rasp_tuner.report.situation_gains import idle_words, unproven_at  # few programs ask
+
         contexts, dim = self._optimizer.model.recent().contexts, self._encoder.dim
         seen = contexts[-1] if len(contexts) else np.zeros(dim)
         best = self._expects.recommended(seen) if len(seen) == dim else None  # long contexts are not kept
+        found = {} if best is None else self._space.from_unit(best)
+        unproven = {} if best is None else {name: found[name] for name in unproven_at(self._belief(), seen, best)}
         budget, waiting = self._optimizer.model.budget(), len(self._ledger.pending)
         notes = [f"{self._lineage.total} runs learned", f"{waiting} waiting for an answer"]
+        notes += [idle_words(unproven)] if unproven else []
         return notebook.tuner_html(
             repr(self),
             self._space.knobs,
             self._space.from_unit(self._default),
-            {} if best is None else self._space.from_unit(best),
+            {name: value for name, value in found.items() if name not in unproven},
             "recommended in the latest situation" if dim else "recommended",
             [*notes, *(str(one) for one in (budget, self.versus_default(), self.looks()) if one is not None)],
         )
@@ -572,6 +581,11 @@ class TunerView:
             list(metrics),
             1.0 if metric is None else metrics[metric].sign,
         )
+
+    @property
+    def goal(self) -> Goal:
+        """What it was made for: "live", as good as can be on the way, or "find", the best setting at the end."""
+        return "find" if self.searches else "live"
 
     @property
     def searches(self) -> bool:

@@ -1,6 +1,7 @@
 """The client against a real server: it is the library, over HTTP."""
 
 import gc
+import json
 import subprocess
 import sys
 import threading
@@ -350,6 +351,8 @@ def test_it_says_which_knobs_a_gain_comes_from_where_a_tuner_in_this_process_wou
     assert there.knobs == here.knobs
     [found] = study.situations()
     assert KnobShares.from_json(found["knobs"]) == tuner.situations()[0].knobs
+    assert str(found) == str(tuner.situations()[0])
+    assert json.loads(json.dumps(found)) == found
 
 
 def test_what_ran_counts_once_and_is_checked(study):

@@ -60,7 +60,7 @@ DRAWN = "(svg) => svg.querySelectorAll('path, circle').length > 0"
 
 def scrolled_to_the_end(page):
     """Draws every chart, as they are drawn when they come into sight, and unfolds what is folded."""
-    for svg in page.locator("figure.plot svg").all():
+    for svg in page.locator("figure.plot svg:visible").all():
         svg.scroll_into_view_if_needed()
         wait_for(lambda svg=svg: svg.evaluate(DRAWN), "a chart")
     press(page.locator("details.definition summary"))

@@ -246,6 +246,37 @@ def test_names_cannot_become_formulas_in_a_csv(tab):
     assert made == '\'=1+1,"a""b","x,y"\r\n-1,,\'@z'
 
 
+@pytest.mark.parametrize(("low", "high"), [(21.0, 95.0), (6.0, 19.0), (17.0, 7700.0), (2.1, 2.9), (0.9, 1.1)])
+def test_a_logarithmic_axis_has_two_ticks_at_least(tab, low, high):
+    page = tab().open("/studies/web")
+    found = page.evaluate(
+        "async ([low, high]) => (await import('/static/numbers.js')).logTicks(low, high, 4)", [low, high]
+    )
+    assert 2 <= len(found) <= 8
+    assert all(low * 0.99 <= x <= high * 1.01 for x in found)
+
+
+@pytest.mark.parametrize(("low", "high"), [(9.0, 97.0), (0.0, 1.0), (-3.0, 140.0), (20.1, 20.9), (1e6, 1.9e6)])
+def test_an_axis_has_two_ticks_at_least(tab, low, high):
+    page = tab().open("/studies/web")
+    found = page.evaluate("async (ends) => (await import('/static/numbers.js')).ticks(...ends, 2)", [low, high])
+    assert 2 <= len(found["at"]) <= 6
+    assert all(low <= x <= high for x in found["at"])
+
+
+def test_the_table_recommends_only_what_is_shown_to_matter(tab, client):
+    page = tab().open("/studies/web")
+    rows = page.locator("section", has=page.locator("#recommended")).locator("tbody tr")
+    known = client.get("/v1/studies/web/situations").json()["situations"]
+    expect(rows).to_have_count(len(known))
+    for row, one in zip(rows.all(), known, strict=True):
+        assert {**one["proven"], **one["unproven"]} == one["changed"]
+        cells = row.locator("td").all_text_contents()
+        assert all(name in cells[0] for name in one["proven"])
+        assert not any(re.search(rf"\b{name} ", cells[0]) for name in one["unproven"])
+        assert all(f"{name} (now " in cells[3] for name in one["unproven"])
+
+
 def test_the_range_and_the_axis_are_picked_and_stay_in_the_address(tab):
     opened = tab()
     page = opened.open("/studies/web")

@@ -209,7 +209,8 @@ def test_knobs_that_do_nothing_go_back_under_noise(seed, tmp_path):
     """Seeds with luck of more than a deviation. Two and a half are left: about one knob in a hundred."""
     rng = random.Random(seed * 7 + 1)
 
-    def work(size, idle, kind):
+    def work(size, **idle):
+        assert len(idle) == 2
         return {"cost": (10.0 + abs(size - 20) * 0.3) * rng.lognormvariate(0.0, 0.05)}
 
     knobs = {"size": Int(1, 64), "idle": Float(0, 1), "kind": Categorical(["x", "y", "z"])}

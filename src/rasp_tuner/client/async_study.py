@@ -15,6 +15,7 @@ from rasp_tuner.client.exchange import Exchange, HttpRequest
 from rasp_tuner.client.fallback import Fallbacks, FallbackShare, RecommendationCache, is_fallback
 from rasp_tuner.client.outbox import Outbox, QueuedRequest
 from rasp_tuner.client.pending import PendingAnswer, SpareAnswers
+from rasp_tuner.client.situation import Situation
 from rasp_tuner.client.wire import context_json, metrics_json, params_json
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
 from rasp_tuner.gain.versus_default import VersusDefault
@@ -289,9 +290,9 @@ class AsyncStudy:
         report = (await self._get(""))["versus_default"]
         return None if report is None else VersusDefault.from_json(report)
 
-    async def situations(self) -> list[dict[str, Any]]:
-        """By context values: what is recommended where, what that gains, and from which knobs; `words` says it."""
-        return list((await self._get("/situations"))["situations"])
+    async def situations(self) -> list[Situation]:
+        """By context values: what is recommended where, what that gains, and from which knobs; `str()` says it."""
+        return [Situation(one) for one in (await self._get("/situations"))["situations"]]
 
     async def scales(self) -> dict[str, str]:
         """On which scale each metric is compared now: "linear" or "log"."""

@@ -31,6 +31,10 @@ MIN_UNEXPLAINED_SHARE = (
 MAX_SAMPLES = 160  # samples that are looked at; of more, so many at even distances
 FEW_FEATURES, MAX_SAMPLES_OF_MANY = 4, 128  # up to so many features; and samples where there are more, to be as fast
 SAME_PARAMETERS_SHARE = 0.9  # share of samples with the same parameters from which on nothing is judged
+SAMPLES_ALONE = (
+    "This rests on all that the tuner has learned. Its latest {samples} samples alone would not show it: once it runs"
+    " what suits each context, they hardly vary in what else could run there."
+)
 FOLLOWED_NOTE = "parameters follow it"
 
 
@@ -62,9 +66,12 @@ class ContextReport:
     lost_without: Gain | None = None  # by one setting for all contexts, as a share, by forecast; None: not known
 
     def __str__(self) -> str:
-        answer = self._answer()
+        answer, tested = self._answer(), f"{self.words[0].lower()}{self.words[1:]}"
+        if self._decides and self.verdict != "helps":  # one verdict: the samples do not speak against it
+            lines = [*answer, SAMPLES_ALONE.format(samples=self.samples)]
+            return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
         apart = "The test of the samples, which knows nothing of the tuner's model: " if answer else ""
-        lines = [*answer, f"{apart}{self.words[0].lower()}{self.words[1:]}" if apart else self.words]
+        lines = [*answer, f"{apart}{tested}" if apart else self.words]
         if self.dimensions:
             width = max(9, *(len(d.name) for d in self.dimensions))
             lines += ["", f"{'dimension':{width}}  {'p':>5}  {'explains':>8}"]
@@ -73,6 +80,11 @@ class ContextReport:
             by = "factors" if self.scale == "log" else "differences"
             lines += ["", f"Losses are compared on a {self.scale} scale: by {by}."]
         return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
+
+    @property
+    def _decides(self) -> bool:
+        """Whether one setting for all contexts would surely lose."""
+        return self.lost_without is not None and self.lost_without.low is not None and self.lost_without.low > 0.0
 
     def _answer(self) -> list[str]:
         """What a person asks: does it matter, and how much?"""

@@ -16,6 +16,8 @@ e_i, v_i   deviations of the difference between suggestion and default, as belie
 A metric that the tuner compares by factors is summed in logarithms instead, so that every step counts the same.
 A value that no forecast thought possible (a thousand times the usual level and the noise) is left out, and counted: one
 reset counter would else outweigh all other steps. So is a forecast that says nothing, as after such a value.
+What lies more than ten times the usual away from the default counts as that far away: one outlier turns no sum, while
+a few in a row are the new usual and count in full.
 """
 
 import math
@@ -39,6 +41,7 @@ SUREST = 1e-9  # probability that is told apart from none
 LARGEST = 1e100  # of a number that is summed here, so that no sum of squares is infinite
 LARGEST_LOG = 700.0
 BELIEVED_TIMES = 1000.0  # the usual level, or the noise: what is further away is no measurement
+COUNTED_TIMES = 10.0  # the usual level, or the noise: as far from the default as one value counts
 FIRST_STEPS = 32  # that are left out together, where they turn out to have been of no believed size
 EACH_STEP_UNTIL, ONE_STEP_IN = 16, 64  # of several metrics: each costs a forecast, so that later some stand for all
 SPREAD_STEPS = 2_654_435_769  # times a step, modulo 2**32: spreads steps evenly, so that no period is missed or met
@@ -126,6 +129,7 @@ class VersusDefault:
     lately: dict[str, Gain] = field(default_factory=dict)  # of each metric, over about 200 steps; only of forecasts
     left_out: int = 0  # of the steps, those with a value that is not believed, or with no forecast because of one
     failed: int = 0  # of the steps, those whose run failed; a forecast leaves them out, and a measurement does not
+    bounded: int = 0  # of the steps, those with a value so far off that it counts as less far
 
     @property
     def is_known(self) -> bool:
@@ -136,6 +140,19 @@ class VersusDefault:
     def kind(self) -> str:
         """Of what the gain is a number: "share" of the default's level, or "difference"; empty where there is none."""
         return "" if self.gain is None else self.gain.kind
+
+    def rest_words(self, learned: int) -> str:
+        """Why fewer steps count than were learned; empty where all do.
+
+        >>> VersusDefault(25, 0, 0, None, {}).rest_words(30)
+        'Runs learned: 30. Of these 25 were suggested and count as steps here; the tuner was only told of the other 5.'
+        """
+        if learned <= self.steps:
+            return ""
+        return (
+            f"Runs learned: {learned:,}. Of these {self.steps:,} were suggested and count as steps here; the tuner was"
+            f" only told of the other {learned - self.steps:,}."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` takes it; also in words."""
@@ -163,13 +180,19 @@ class VersusDefault:
         saved 18% (12 to 23%) in 90 steps, by forecast of what the default would have given; 1 absurd step left out
         >>> print(VersusDefault(2000, 0, 0, Gain("share", 0.18, 0.12, 0.23), {}, measured=False, failed=9))
         saved 18% (12 to 23%) in 2,000 steps, of which 9 failed, by forecast of what the default would have given
+        >>> print(VersusDefault(90, 0, 0, Gain("share", 0.18, 0.12, 0.23), {}, measured=False, bounded=1))
+        saved 18% (12 to 23%) in 90 steps, by forecast of what the default would have given; 1 outlier counts as 10 \
+times the usual at most
         """
         found = "no joint saving, of metrics that are not all positive," if self.gain is None else str(self.gain)
         failed = f", of which {self.failed:,} failed" if self.failed else ""
         told = f"{found} in {_count(self.steps, 'step')}{failed}"
         if not self.measured:
             absurd = f"; {_count(self.left_out, 'absurd step')} left out" if self.left_out else ""
-            return f"{told}, by forecast of what the default would have given{absurd}"
+            counts = "counts" if self.bounded == 1 else "count"
+            far = f"{_count(self.bounded, 'outlier')} {counts} as {COUNTED_TIMES:.0f} times the usual at most"
+            bounded = f"; {far}" if self.bounded else ""
+            return f"{told}, by forecast of what the default would have given{absurd}{bounded}"
         runs = _count(self.held_out, "run", " of the default") if self.held_out else _count(self.paired, "control")
         ever = "never proven worse" if self.worse_since is None else f"proven worse at step {self.worse_since:,}"
         return f"{told}, measured against {runs}; {ever}"
@@ -260,7 +283,7 @@ class _Sums:
 
 FORECAST_SUMS = tuple(one.name for one in fields(_Sums))
 FORECAST_COUNTS = ("steps", "known", "missed")  # in the order of snapshots
-RARE_COUNTS = ("left_out", "failed")  # that a snapshot has only where they are not 0
+RARE_COUNTS = ("left_out", "failed", "bounded")  # that a snapshot has only where they are not 0
 
 
 class ForecastLedger:
@@ -272,6 +295,7 @@ class ForecastLedger:
         self.failed = 0  # those that did
         self.known, self.missed = 0, 0  # of them, those whose gain is known, and is not
         self.left_out = 0  # steps with a value that is not believed
+        self.bounded = 0  # steps with a value that counts as less far from the default than it was
         self._sums = {name: (_Sums(), _Sums()) for name in signs}
         self._positive = dict.fromkeys(signs, True)
         self.latest: dict[str, StepGain] = {}  # of the latest step that was told; not stored
@@ -298,17 +322,20 @@ class ForecastLedger:
         self.steps += steps
         if not weight:
             return
-        keep, absurd = KEEP_A_STEP if weight == 1 else KEEP_A_STEP**weight, 0
+        keep, absurd, bounded = KEEP_A_STEP if weight == 1 else KEEP_A_STEP**weight, 0, 0
         for name in self._signs:
             found = forecasts.get(name)
             y = clipped(float(metrics[name]))
             if found is None and not is_default:
                 continue
+            noise = 0.0 if found is None else found.noise  # as it was before the run
             found = StepForecast(y, 0.0, 0.0) if found is None else _checked(found, y)
             if not self._is_believed(name, found, y):
                 absurd = weight
                 continue
             everything, lately = self._sums[name]
+            if not is_default and (counted := self._counted(name, found.level, noise, y)) != y:
+                y, bounded = counted, weight
             sign, positive = self._signs[name], y > 0.0 and found.level > 0.0
             self._positive[name] &= positive
             plain = 0.0 if is_default else sign * (found.level - y)
@@ -317,6 +344,7 @@ class ForecastLedger:
             lately.add((plain, logs), found, not is_default, weight, keep)
             self.latest[name] = StepGain(found.level, plain, weight)
         self.left_out += absurd
+        self.bounded += bounded
         if self.latest:
             self.known += weight
         else:
@@ -330,6 +358,15 @@ class ForecastLedger:
             self.left_out += int(sums.weight)
             self._sums[name], usual = (_Sums(), _Sums()), 0.0
         return came <= BELIEVED_TIMES * max(usual, expected) and expected <= BELIEVED_TIMES * max(usual, came)
+
+    def _counted(self, name: str, level: float, noise: float, y: float) -> float:
+        """The value as far as it counts: not much further from the default's level than what is usual."""
+        sums = self._sums[name][0]
+        if not sums.weight:
+            return y
+        came = abs(sums.level - self._signs[name] * sums.gain)  # of all steps, the default's and the others
+        room = COUNTED_TIMES * max(abs(level), noise, max(sums.size, came) / sums.weight)
+        return min(max(y, level - room), level + room)
 
     def add_failed(self) -> None:
         """Count a step whose run failed: it is a step, and has no gain."""

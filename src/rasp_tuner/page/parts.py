@@ -66,7 +66,7 @@ def settings_table(
 
 def _cells(names: Sequence[str], params: Params, default: Params) -> str:
     def cell(name: str) -> str:
-        changed = " changed" if params.get(name) != default.get(name) else ""
+        changed = " changed" if name in params and params[name] != default.get(name) else ""
         return f'<td class="words{changed}">{escape(value_words(params[name])) if name in params else "-"}</td>'
 
     return "".join(map(cell, names))

@@ -6,7 +6,7 @@ which they can be moved from the default, of what its own move gains.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Protocol
 
@@ -42,25 +42,19 @@ class LossOracle(Protocol):
 
 def knob_shares(belief: LossOracle, context: Array, point: Array) -> KnobShares:
     """Shares of the knobs that are moved at a point [d], in a context [d_c]."""
-    places, at = {}, 0
-    for name, knob in belief.knobs.items():
-        wide = 2 if isinstance(knob, Auto) else 1
-        places[name], at = slice(at, at + wide), at + wide
+    places = _places(belief.knobs)
     moved = [name for name, own in places.items() if not np.array_equal(point[own], belief.default[own])]
     known: dict[frozenset[str], Expected | None] = {}
 
     def without(names: frozenset[str]) -> Expected | None:
         """The loss with these knobs back at their defaults."""
         if names not in known:
-            mixed = point.copy()
-            for name in names:
-                mixed[places[name]] = belief.default[places[name]]
-            known[names] = belief.expect(context, mixed)
+            known[names] = belief.expect(context, put_back(belief, point, names))
         return known[names]
 
     now, back = without(frozenset()), {name: without(frozenset([name])) for name in moved}
-    shown = [name for name, other in back.items() if _surely_more(other, now)]
-    harmful = [name for name, other in back.items() if _surely_more(now, other)]  # an effect, and no gain
+    shown = [name for name, other in back.items() if surely_more(other, now)]
+    harmful = [name for name, other in back.items() if surely_more(now, other)]  # an effect, and no gain
 
     def loss(names: frozenset[str]) -> float:
         """Expected with only these of the shown knobs moved."""
@@ -71,15 +65,32 @@ def knob_shares(belief: LossOracle, context: Array, point: Array) -> KnobShares:
     return KnobShares(shares, tuple(name for name in moved if name not in {*shares, *harmful}))
 
 
-def _surely_more(one: Expected | None, other: Expected | None) -> bool:
-    """Whether a loss is surely above another one.
+def put_back(belief: LossOracle, point: Array, names: Iterable[str]) -> Array:
+    """The point [d] with these knobs at their default."""
+    mixed, places = point.copy(), _places(belief.knobs)
+    for name in names:
+        mixed[places[name]] = belief.default[places[name]]
+    return mixed
+
+
+def _places(knobs: Mapping[str, Knob]) -> dict[str, slice]:
+    """Where each knob lies in a point."""
+    places, at = {}, 0
+    for name, knob in knobs.items():
+        wide = 2 if isinstance(knob, Auto) else 1
+        places[name], at = slice(at, at + wide), at + wide
+    return places
+
+
+def surely_more(one: Expected | None, other: Expected | None, sure: float = SURE) -> bool:
+    """Whether a loss is surely above another one, by so many deviations.
 
     Of a loss that is compared by factors, an interval is wider above its mean than below. Errors that both losses share
     are not known here; they would make it surer.
     """
     if one is None or other is None:
         return False
-    return one.mean - other.mean > SURE / NORMAL_90 * math.hypot(one.mean - one.low, other.high - other.mean)
+    return one.mean - other.mean > sure / NORMAL_90 * math.hypot(one.mean - one.low, other.high - other.mean)
 
 
 def _shares(loss: Callable[[frozenset[str]], float], names: Sequence[str]) -> dict[str, float]:

@@ -15,15 +15,17 @@ from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.records.ledger import Ledger
 from rasp_tuner.records.step_record import StepRecord
+from rasp_tuner.report.decided import Decided
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.looks import Looks
 from rasp_tuner.report.return_section import return_section
-from rasp_tuner.report.situation_gains import SituationGain, expected_words, with_knobs
+from rasp_tuner.report.situation_gains import SituationGain, expected_words
 from rasp_tuner.report.situations import some_of
 from rasp_tuner.report.steps import Names
 from rasp_tuner.report.visits_on_record import SeenBefore
 from rasp_tuner.space import Auto, Knob, Params
 from rasp_tuner.types import Margin, Metric
+from rasp_tuner.types.knob_shares import NO_EFFECT_WORDS
 
 MOST_PANELS = 24  # pictures of knobs
 MOST_METRICS = 6
@@ -54,6 +56,7 @@ class Shown:
     versus: VersusDefault | None = None  # the gain
     situations: Sequence[SituationGain] = ()
     looks: Looks | None = None  # whether it still tries what is less known
+    decided: Decided | None = None  # what a final comparison settled, in the place of `situations`
 
     @property
     def default(self) -> Params:
@@ -66,7 +69,11 @@ def tuner_page(shown: Shown) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         _headline(shown),
-        *([] if shown.looks is None else [f'<p class="note">Exploring: {escape(str(shown.looks))}.</p>']),
+        *(
+            []
+            if shown.looks is None or shown.decided is not None
+            else [f'<p class="note">Exploring: {escape(str(shown.looks))}.</p>']
+        ),
         tiles(_facts(shown)),
         *_situations(shown),
         *_returns(shown),
@@ -82,8 +89,12 @@ def tuner_page(shown: Shown) -> str:
 def _headline(shown: Shown) -> str:
     """The outcome in a sentence, and what it rests on."""
     colour, said, notes = "", "", []
-    versus = shown.versus
-    if not shown.learned:
+    versus, decided = shown.versus, shown.decided
+    if decided is not None:
+        colour = {"better": "good", "worse": "bad"}.get(decided.outcome, "")
+        said = decided.words[:1].upper() + decided.words[1:]
+        notes = [decided.basis(), *([] if versus is None else [f"While tuning, by the runs below: {versus}."])]
+    elif not shown.learned:
         said = "Nothing has been learned yet"
     elif len(shown.history) and all(row["failed"] for row in shown.history):
         colour, said = "bad", f"All {len(shown.history):,} runs on record failed"
@@ -95,7 +106,8 @@ def _headline(shown: Shown) -> str:
         name = next(iter(versus.metrics)) if len(versus.metrics) == 1 else "all metrics together"
         said, notes = f"{name}: {versus}", [f"{one}: {gain}." for one, gain in versus.metrics.items()]
         notes = [*(notes if len(notes) > 1 else []), MEASURED_WORDS if versus.measured else FORECAST_WORDS]
-    told = "<br>".join(map(escape, notes))
+    notes += [] if versus is None else [versus.rest_words(shown.learned)]
+    told = "<br>".join(map(escape, filter(None, notes)))
     return f'<p class="verdict {colour}">{escape(said)}.</p>' + (f'<p class="note">{told}</p>' if told else "")
 
 
@@ -118,6 +130,10 @@ def _situations(shown: Shown) -> list[str]:
     """What to use where, and how far that keeps limits."""
     body = ["<h2>Recommended settings</h2>"]
     knobs = list(shown.names.space.knobs)
+    if shown.decided is not None:
+        alone = len(shown.decided.situations) == 1
+        each = [("use" if alone else one.label, one.use, one.words) for one in shown.decided.situations]
+        return [*body, settings_table(knobs, shown.default, each, "" if alone else "situation", "against the default")]
     if not shown.situations:
         why = "Contexts are not on record" if shown.learned else "No situation was met yet"
         note = f'<p class="note">{why}: tuner.recommend(context) says what is best in one.</p>'
@@ -126,18 +142,23 @@ def _situations(shown: Shown) -> list[str]:
     rows, margins = [], []
     for one in shown.situations:
         count = f" ({one.contexts:,} of {met:,} contexts)" if met > 1 else ""
-        rows.append((one.label, one.params, _gain_words(one, len(knobs) > 1) + count))
+        params = {name: value for name, value in one.params.items() if name not in one.unproven}
+        rows.append((one.label, params, _gain_words(one, len(knobs) > 1) + count))
         margins += [(one.label, name, margin) for name, margin in one.margins.items()]
     shares = ", and from which knobs" if len(knobs) > 1 and any(one.knobs.shares for one in shown.situations) else ""
     body.append(settings_table(knobs, shown.default, rows, "situation", f"expected against the default{shares}"))
+    if any(one.unproven for one in shown.situations):
+        body.append(f'<p class="note">{escape(NO_EFFECT_WORDS)}</p>')
     return [*body, *_limits(shown.optimizer.metrics, margins)]
 
 
 def _gain_words(one: SituationGain, several_knobs: bool) -> str:
     if not one.changed:
         return "the default"
-    gains = ", ".join(f"{name} {expected_words(gain)}" for name, gain in one.gains.items()) or "not known yet"
-    return with_knobs(gains, one.knobs) if several_knobs else gains
+    if several_knobs or one.unproven:
+        said = one.gain_words() if one.gains else "not known yet"
+        return said if one.proven else f"the default; {said}"
+    return ", ".join(f"{name} {expected_words(gain)}" for name, gain in one.gains.items()) or "not known yet"
 
 
 def _returns(shown: Shown) -> list[str]:

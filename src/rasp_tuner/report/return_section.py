@@ -31,9 +31,10 @@ def return_section(seen: SeenBefore, contexts: Sequence[Array], named: Callable[
             met.setdefault(label, []).append(named(context))
     everywhere = [values for own in met.values() for values in own]
     varying = [n for n in (everywhere or [{}])[0] if len({str(values[n]) for values in everywhere}) > 1][:MOST_NAMES]
+    others = {label: [one for other in met if other != label for one in met[other]] for label in met}
     rows = [
         _row(
-            context_words(met[label], varying) if label in met else "earlier",
+            context_words(met[label], varying, others[label]) if label in met else "earlier",
             one,
             label == seen.visits.now,
             seen.steps,

@@ -14,14 +14,18 @@ from rasp_tuner.base.checks import printable
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.gain.versus_default import NORMAL_95, Gain, believed_deviation, of_positive, share_of
 from rasp_tuner.optimizer.optimizer import Expected
-from rasp_tuner.page.words import TIMES_FROM, settings_words, times_words
-from rasp_tuner.report.knob_shares import knob_shares
-from rasp_tuner.report.situations import context_words, grouped
+from rasp_tuner.page.words import TIMES_FROM, settings_words, times_words, value_words
+from rasp_tuner.report.knob_shares import knob_shares, put_back, surely_more
+from rasp_tuner.report.situations import context_words, grouped, same_settings
 from rasp_tuner.space import Knob, Params
 from rasp_tuner.types import KnobShares, Margin
+from rasp_tuner.types.knob_shares import NO_EFFECT
 
 NAMES_IN_LABEL = 4
 SAME_SETTINGS = 0.05  # of the range of every knob: settings this close are told as the same
+# Deviations of what many knobs gain together: the best of so many settings often looks good by two or three.
+SURE_TOGETHER = 6.0
+KEPT_LESS = 0.05  # of the probability that a limit is kept: a knob that lowers it so much is needed
 MOST_COMMON = 12  # settings that are looked at for all contexts
 
 
@@ -37,25 +41,40 @@ class SituationGain:
     gains: dict[str, Gain]  # of each metric, by forecast; empty while too little is known, and for the default
     knobs: KnobShares  # which of the changes the gain comes from
     margins: dict[str, Margin] = field(default_factory=dict)  # how far the settings keep metrics from their limits
+    unproven: Params = field(default_factory=dict)  # changed knobs of which nothing shows an effect: chance chose them
+
+    @property
+    def proven(self) -> Params:
+        """The changed knobs that are shown to matter: what words recommend."""
+        return {name: value for name, value in self.changed.items() if name not in self.unproven}
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON; `words` is the sentence."""
         gains = {name: {**gain.to_json(), "words": expected_words(gain)} for name, gain in self.gains.items()}
-        return {**asdict(self), "gains": gains, "knobs": self.knobs.to_json(), "words": str(self)}
+        more = {"gains": gains, "knobs": self.knobs.to_json(), "proven": self.proven, "words": str(self)}
+        return {**asdict(self), **more}
 
     def __str__(self) -> str:
         """In words.
 
         >>> gain = Gain("share", 0.56, 0.5, 0.61)
         >>> print(SituationGain("qps about 900", 3, {}, {"cache": 40, "n": 4}, {"cache": 40, "n": 4}, {"ms": gain},
-        ...     KnobShares({"cache": 1.0}, ("n",))))
-        qps about 900: cache=40 n=4; ms 56% better (50 to 61%), from cache 100%; no effect shown: n
+        ...     KnobShares({"cache": 1.0}, ("n",)), unproven={"n": 4}))
+        qps about 900: cache=40; ms 56% better (50 to 61%), from cache 100%; no effect shown: n (now 4)
         """
-        if not self.changed:
-            return printable(f"{self.label}: the default")
-        told = f"{self.label}: {settings_words(self.changed)}"
-        gains = ", ".join(f"{name} {expected_words(gain)}" for name, gain in self.gains.items())
-        return printable("; ".join([told, *([with_knobs(gains, self.knobs)] if gains else [])]))
+        told = f"{self.label}: {settings_words(self.proven) if self.proven else 'the default'}"
+        return printable("; ".join([told, *([said] if (said := self.gain_words()) else [])]))
+
+    def gain_words(self) -> str:
+        """What the recommended settings gain and which knobs that comes from, then the knobs without a shown effect."""
+        parts = []
+        if self.proven and self.gains:
+            gains = ", ".join(f"{name} {expected_words(gain)}" for name, gain in self.gains.items())
+            source = self.knobs.shares_words()
+            unknown = not source and len(self.proven) > 1
+            parts.append(f"{gains}, {source}" if source else gains)
+            parts += ["which of its knobs matter is not shown"] if unknown else []
+        return "; ".join(filter(None, [*parts, idle_words(self.unproven)]))
 
 
 def expected_words(gain: Gain) -> str:
@@ -90,11 +109,6 @@ def expected_words(gain: Gain) -> str:
     return f"{signed(gain.value)} ({size(low).rstrip('%')} to {size(high)})"
 
 
-def with_knobs(gains: str, knobs: KnobShares) -> str:
-    """Gains in words, with the knobs that they come from."""
-    return f"{gains}{', ' if knobs.shares else '; '}{knobs}" if str(knobs) else gains
-
-
 class SituationOracle(NamedTuple):
     """What a tuner is asked here, of encoded contexts [d_c] and points [d]."""
 
@@ -119,18 +133,69 @@ def situation_gains(
     recommended = [belief.named(point) for point in points]
     varying = [name for name in decoded[0] if len({str(context[name]) for context in decoded}) > 1] if decoded else []
     default, found = belief.named(belief.default), []
-    for members, typical in grouped(decoded, recommended):
+    for members, typical in _groups(belief, contexts, points, recommended, decoded):
         own = [decoded[i] for i in members]
-        label = context_words(own, varying[:NAMES_IN_LABEL]) if len(members) < len(decoded) else ""
+        others = [decoded[i] for i in sorted(set(range(len(decoded))) - set(members))]
+        label = context_words(own, varying[:NAMES_IN_LABEL], others) if others else ""
         changed = {name: value for name, value in recommended[typical].items() if default.get(name) != value}
         gains = gains_at(belief, contexts[typical], points[typical]) if changed else {}
         knobs = knob_shares(belief, contexts[typical], points[typical]) if gains else KnobShares()
         context, params = decoded[typical], recommended[typical]
         margins = belief.margins(contexts[typical], points[typical])
-        found.append(
-            SituationGain(label or "everywhere", len(members), context, params, changed, gains, knobs, margins)
-        )
+        idle = _unproven(belief, contexts[typical], points[typical], knobs, margins)
+        unproven = {name: value for name, value in changed.items() if name in idle}
+        label = label or "everywhere"
+        found.append(SituationGain(label, len(members), context, params, changed, gains, knobs, margins, unproven))
     return found
+
+
+def _groups(
+    belief: SituationOracle,
+    contexts: Sequence[Array],
+    points: Sequence[Array],
+    recommended: Sequence[Params],
+    decoded: Sequence[dict[str, Any]],
+) -> list[tuple[list[int], int]]:
+    """Contexts with the same settings of the knobs that are shown to matter there; chance sets the others."""
+    matter = list(points)
+    for members in same_settings(recommended):
+        context, point = contexts[members[0]], points[members[0]]
+        idle = unproven_at(belief, context, point)
+        for i in members:
+            matter[i] = put_back(belief, point, idle)
+    matter = _alike(matter)
+    return grouped(decoded, [belief.named(point) for point in matter], np.stack(matter))
+
+
+def unproven_at(belief: SituationOracle, context: Array, point: Array) -> list[str]:
+    """Knobs that a point moves although nothing shows an effect of them; none where too little is known."""
+    if belief.expect(context, point) is None:
+        return []
+    return _unproven(belief, context, point, knob_shares(belief, context, point), belief.margins(context, point))
+
+
+def _unproven(
+    belief: SituationOracle, context: Array, point: Array, knobs: KnobShares, margins: Mapping[str, Margin]
+) -> list[str]:
+    """Knobs without a shown effect that no limit needs; none where all of them surely gain together."""
+    if not knobs.not_shown:
+        return []
+    default, moved = belief.expect(context, belief.default), belief.expect(context, point)
+    if not knobs.shares and surely_more(default, moved, SURE_TOGETHER):
+        return []
+
+    def is_needed(name: str) -> bool:
+        """Whether a limit is kept less often without the change."""
+        without = belief.margins(context, put_back(belief, point, [name])) if margins else {}
+        return any(own.kept - without[metric].kept > KEPT_LESS for metric, own in margins.items() if metric in without)
+
+    return [name for name in knobs.not_shown if not is_needed(name)]
+
+
+def idle_words(unproven: Params) -> str:
+    """Knobs without a shown effect, each with the value that chance chose; empty without any."""
+    now = ", ".join(f"{name} (now {value_words(value)})" for name, value in unproven.items())
+    return f"{NO_EFFECT}: {now}" if now else ""
 
 
 def lost_without_context(belief: SituationOracle, contexts: Sequence[Array], metric: str) -> Gain | None:

@@ -138,7 +138,8 @@ class _StudyCollector:
             "frozen": "1 while the study does not explore.",
             "failure_share": "Share of the latest runs that failed.",
             "alerts": "Things that are wrong with the study; its page says which.",
-            "regret": "Sum of error less the error expected of the default; below 0 the tuner is ahead.",
+            "regret": "What came less what was expected of the default, summed over all steps; below 0 is better."
+            " An outlier counts as ten times the usual at most.",
         }
         for name, text in gauges.items():
             title = "rasp_regret_against_default" if name == "regret" else f"rasp_{name}"
@@ -146,9 +147,9 @@ class _StudyCollector:
         held = {study["name"]: study["held"] for study in self._studies if study["held"] is not None}
         yield _gauge("rasp_coverage", "Share of outcomes within the intervals that should hold 0.9 of them.", held)
         budget = {
-            "spent": "What suggestions have cost more than the default, in steps of its loss.",
-            "earned": "What suggestions have surely gained on the default, in steps of its loss.",
-            "left": "What may still be spent, in steps of the default's loss.",
+            "spent": "What suggestions have cost more than the default; 1 is what one run of the default costs.",
+            "earned": "What suggestions have surely saved against the default; 1 is what one run of the default costs.",
+            "left": "What suggestions may still cost more than the default; 1 is what one run of the default costs.",
         }
         reports = {
             study["name"]: study["budget_report"] for study in self._studies if study["budget_report"] is not None

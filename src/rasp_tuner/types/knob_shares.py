@@ -5,6 +5,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MOST_KNOBS_SAID = 4
+NO_EFFECT = "no effect shown"
+NO_EFFECT_WORDS = (
+    "No effect shown: what the knob does, if anything, cannot be told from noise, so its value was left to chance."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +29,14 @@ class KnobShares:
         >>> print(KnobShares({}, ("codec",)))
         no effect shown: codec
         """
+        rest = [f"{NO_EFFECT}: {', '.join(self.not_shown)}"] if self.not_shown else []
+        return "; ".join([*([self.shares_words()] if self.shares else []), *rest])
+
+    def shares_words(self) -> str:
+        """Only where the gain comes from."""
         more = len(self.shares) - MOST_KNOBS_SAID
         said = [f"{name} {share:.0%}" for name, share in list(self.shares.items())[:MOST_KNOBS_SAID]]
-        moved = [f"from {', '.join(said)}" + (f" and {more} more" if more > 0 else "")] if said else []
-        rest = [f"no effect shown: {', '.join(self.not_shown)}"] if self.not_shown else []
-        return "; ".join([*moved, *rest])
+        return (f"from {', '.join(said)}" + (f" and {more} more" if more > 0 else "")) if said else ""
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` takes it; also in words."""

@@ -51,7 +51,7 @@ def _shadow_words(memory: WatchMemory) -> str:
     settings = len(memory.state.settings)
     if settings <= 1:
         return "cannot tell what going live would gain: only one setting has run, and nothing is known of others"
-    found = [str(one) for one in memory.tuner.situations(contexts=SHADOW_CONTEXTS) if one.changed][:SITUATIONS_SAID]
+    found = [str(one) for one in memory.tuner.situations(contexts=SHADOW_CONTEXTS) if one.proven][:SITUATIONS_SAID]
     if not found:
         return f"nothing better than the default is known, of {settings} settings that have run"
     return f"going live would gain, by forecast and less what exploring costs: {'; '.join(found)}"

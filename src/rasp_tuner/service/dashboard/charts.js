@@ -41,10 +41,11 @@ export class Charts {
       title: "Gain over the default",
       note:
         this.metrics.length === 1
-          ? "what the default would have given less what came, summed; positive is better"
+          ? "what the default would have given less what came, summed; positive is better; an outlier counts as ten times the usual at most"
           : "shares of the default’s level, the mean of all metrics, summed; positive is better",
     });
     this.regimes = new RegimePlot({ title: "Situations over time", note: "what the contexts fall into; named below" });
+    this.regimes.element.hidden = true; // until there are several
     this.situations = new Situations();
     this.novelty = new NoveltyPlot({
       title: "Novelty and events",
@@ -54,7 +55,7 @@ export class Charts {
     this.knobs = Object.entries(view.space).map(([name, knob]) => [name, this.knob(name, knob)]);
     this.calibration = new CalibrationPlot({
       title: "Calibration",
-      note: "outcomes inside the predicted interval",
+      note: "outcomes inside the predicted interval; the first steps have no forecast yet",
       height: 300,
     });
     this.element = h(
@@ -69,7 +70,7 @@ export class Charts {
           [...this.lines.map(([, plot]) => plot), this.total].map((plot) => plot.element),
         ),
       ),
-      section("Situations", "", this.regimes.element, this.situations.element, this.novelty.element),
+      section("Contexts over time", "", this.regimes.element, this.situations.element, this.novelty.element),
       section("Knobs", "Dashed is the default; the shade is the range within a piece of time.", this.knobGrid()),
       section("Forecasts", "", h("div", { class: "grid map" }, this.calibration.element)),
     );
@@ -108,7 +109,9 @@ export class Charts {
       [...new Set(history.regimes.map(({ regime }) => regime))].sort((a, b) => a - b).map((label, i) => [label, i]),
     );
     const regimes = history.regimes.map(({ regime, from, to }) => ({ rank: this.rank(regime), from, to }));
-    this.regime = regimes.length ? letter(regimes.at(-1).rank) : null;
+    const several = this.ranks.size > 1; // one alone says nothing
+    this.regimes.element.hidden = !several;
+    this.regime = several ? letter(regimes.at(-1).rank) : null;
     const common = { steps, bucket, regimes, clock };
     const moved = clock.byTime && range.since !== null ? Math.round((clock.high - clock.low) / 100) : 0; // a point or so
     const key = [steps, bucket, clock.first, clock.byTime, moved && Math.floor(clock.high / moved)].join(" ");
@@ -119,7 +122,7 @@ export class Charts {
     this.total.set({ ...common, ...summed(series.gain, history) }, key);
     this.regimes.set(common, key);
     const visited = (history.situations ?? []).map((one) => ({ ...one, rank: this.rank(one.regime) }));
-    this.situations.set(visited, steps, range.now);
+    this.situations.set(several ? visited : [], steps, range.now);
     this.novelty.set({ ...common, series: series.novelty, events: inside }, `${key} ${marks}`);
     for (const [name, plot] of this.knobs)
       plot.set({ ...common, series: series[`param:${name}`], level: this.level(name) }, key);

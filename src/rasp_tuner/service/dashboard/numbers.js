@@ -48,7 +48,9 @@ export function tick(x, gap) {
   return text.replace("-", "−");
 }
 
-/** Ticks at 1, 2 or 5 times a power of ten that lie in [low, high], about `count` of them, and the gap between. */
+const MOST_TRIED = 16; // ticks wanted: beyond that the ends are as good as one number
+
+/** Ticks at 1, 2 or 5 times a power of ten that lie in [low, high], about `count` of them and two at least, and the gap between. */
 export function ticks(low, high, count) {
   const raw = (high - low) / Math.max(count, 1);
   if (!(raw > 0) || !Number.isFinite(raw)) return { at: [low], gap: 1 };
@@ -56,22 +58,24 @@ export function ticks(low, high, count) {
   const gap = power * ([1, 2, 5].find((factor) => factor * power >= raw * 0.999) ?? 10);
   const at = [];
   for (let i = Math.ceil(low / gap - 1e-9); i * gap <= high + gap * 1e-9; i += 1) at.push(i * gap + 0); // + 0 makes 0 of -0
-  return { at, gap };
+  return at.length > 1 || count > MOST_TRIED ? { at, gap } : ticks(low, high, 2 * count);
 }
 
-/** Ticks of a logarithmic axis: powers of a factor, few enough to read. */
+const FINER = [1, 2, 3, 5, 7]; // factors of a short axis, where the usual ones would give one tick or none
+
+/** Ticks of a logarithmic axis: powers of a factor, few enough to read, and two at least. */
 export function logTicks(low, high, count) {
   const decades = Math.log10(high / low);
   const factors = decades > count ? [1] : decades > count / 3 ? [1, 3] : [1, 2, 5];
   const skip = Math.max(1, Math.ceil(decades / count));
-  const at = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += skip) {
-    for (const factor of factors) {
-      const x = factor * 10 ** power;
-      if (x >= low * 0.999 && x <= high * 1.001) at.push(x);
+  for (const each of [factors, FINER]) {
+    const at = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += skip) {
+      at.push(...each.map((factor) => factor * 10 ** power).filter((x) => x >= low * 0.999 && x <= high * 1.001));
     }
+    if (at.length > 1) return at;
   }
-  return at.length ? at : [low, high];
+  return [low, high];
 }
 
 /** A scale from [low, high] to [from, to]. */

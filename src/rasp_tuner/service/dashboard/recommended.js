@@ -1,12 +1,13 @@
 // What is recommended in which situation, what that is expected to gain, and which knobs it comes from.
 
 import { h } from "./dom.js";
+import { percent } from "./numbers.js";
 import { shown } from "./suggestions.js";
 
-const COLUMNS = ["Situation", "Use", "Expected against the default", "Which knobs"];
+const COLUMNS = ["Situation", "Use", "Expected against the default", "Which knobs", "No effect shown"];
 
-function settings(changed) {
-  const texts = Object.entries(changed).map(([name, value]) => `${name} ${shown(value)}`);
+function settings(params) {
+  const texts = Object.entries(params).map(([name, value]) => `${name} ${shown(value)}`);
   return texts.length ? texts.join(", ") : "the default";
 }
 
@@ -26,21 +27,26 @@ export class Recommended {
       "section",
       { "aria-labelledby": "recommended", hidden: true },
       h("h2", { id: "recommended" }, "Recommended settings"),
-      h("p", { class: "note" }, "By forecast, in the situations of the last 1,000 steps."),
+      h("p", { class: "note" }, "By forecast, in the situations of the last 1,000 steps. No effect shown: what a knob does, if anything, cannot be told from noise, so its value was left to chance."),
       table,
     );
   }
 
   show({ situations }) {
     this.element.hidden = situations.length === 0;
-    const rows = situations.map(({ label, changed, gains, knobs }) => [
-      label,
-      settings(changed),
-      Object.entries(gains)
-        .map(([name, { words }]) => `${name}: ${words}`)
-        .join("; ") || "–",
-      knobs.words || "–",
-    ]);
+    const rows = situations.map(({ label, proven, unproven, gains, knobs }) => {
+      const gained = Object.keys(proven).length ? Object.entries(gains) : [];
+      const now = Object.entries(unproven).map(([name, value]) => `${name} (now ${shown(value)})`);
+      return [
+        label,
+        settings(proven),
+        gained.map(([name, { words }]) => `${name}: ${words}`).join("; ") || "–",
+        Object.entries(knobs.shares)
+          .map(([name, share]) => `${name} ${percent(share)}`)
+          .join(", ") || "–",
+        now.join(", ") || "–",
+      ];
+    });
     const key = JSON.stringify(rows);
     if (key === this.key) return;
     this.key = key;

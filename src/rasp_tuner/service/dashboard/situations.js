@@ -7,6 +7,8 @@ import { letter } from "./regime_names.js";
 const HALF_A_DAY = 43_200;
 const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const DATE = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
+const NOTE =
+  "Contexts that stay alike for a while are one situation here, named A, B, and so on; the recommended settings may tell more apart. Answered suggestions are counted, without single odd contexts.";
 const COLUMNS = ["Situation", "Visits", "Steps", "Last seen", "Steps to settle at first", "On return", "Saved"];
 
 function lastSeen({ current, last_at: at, last_step: step }, steps, now) {
@@ -37,7 +39,7 @@ export class Situations {
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
       this.body,
     );
-    this.element = h("div", { hidden: true }, this.back, this.table);
+    this.element = h("div", { hidden: true }, this.back, h("p", { class: "note" }, NOTE), this.table);
   }
 
   /** `situations` with the rank of their regime; `steps` of the study so far. */

@@ -196,7 +196,7 @@ export class CalibrationPlot extends Plot {
       i < 0
         ? []
         : [
-            { label: "forecasts", text: whole(count) },
+            { label: "steps with a forecast", text: whole(count) },
             { label: "90% intervals that held", text: percent(observed[i]), mark: "main" },
           ],
     );

@@ -473,6 +473,8 @@ class SituationGainAnswer(LazyModel):
     gains: dict[str, GainAnswer] = Field(description="By forecast, of each metric that is to be improved.")
     knobs: KnobSharesAnswer
     margins: dict[str, dict[str, float]]
+    proven: dict[str, KnobValue] = Field(description="Of `changed`, the knobs shown to matter: what is recommended.")
+    unproven: dict[str, KnobValue] = Field(description="Of `changed`, those without a shown effect: left to chance.")
     words: str
 
 

@@ -412,7 +412,9 @@ class LiveStudy:
         everywhere = [context for own in met.values() for context in own]
         names = list(everywhere[0]) if everywhere else []
         varying = [name for name in names if len({str(context.get(name)) for context in everywhere}) > 1]
-        return {label: context_words(own, varying[:NAMES_IN_LABEL]) for label, own in met.items()}
+        names = varying[:NAMES_IN_LABEL]
+        others = {label: [one for other in met if other != label for one in met[other]] for label in met}
+        return {label: context_words(own, names, others[label]) for label, own in met.items()}
 
     def recommend(self, context: Any) -> dict[str, Any]:
         params = self.best_known(context)
