@@ -8,8 +8,8 @@ worth its price again. A search (goal "find") uses nothing on the way, so it loo
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rasp_tuner.engine.gp.belief import BASELINE
-from rasp_tuner.engine.gp.find import AGAIN, GOOD_NEWS, LIKELIEST, NEW, UNTRIED
+from rasp_tuner.engine.gp.belief import BASELINE, GOOD_NEWS
+from rasp_tuner.engine.gp.find import AGAIN, FIRST_RUN, LIKELIEST, NEW, NEWS, UNTRIED
 from rasp_tuner.engine.gp.search import SOURCES
 from rasp_tuner.engine.kernel.choose import FIRST, PROBE
 from rasp_tuner.engine.quadratic.draws import SOURCES as SMOOTH_SOURCES
@@ -17,8 +17,8 @@ from rasp_tuner.engine.quadratic.draws import SOURCES as SMOOTH_SOURCES
 LOOKED_AT_STEPS = 50  # that count
 ENDED_STEPS = 20  # without a look, after which it is said that no look is worth its price
 NEWLY_APPROVED, BEST_APPROVED = "approved by a person", "best of what was approved"  # where suggestions wait for one
-LOOKED = (*SOURCES[3:], SOURCES[1], SMOOTH_SOURCES[PROBE], SMOOTH_SOURCES[FIRST], BASELINE, NEWLY_APPROVED)
-SEARCHED = (UNTRIED, NEW, GOOD_NEWS, LIKELIEST)  # settings that did not run before
+LOOKED = (*SOURCES[3:], SOURCES[1], SMOOTH_SOURCES[PROBE], SMOOTH_SOURCES[FIRST], BASELINE, GOOD_NEWS, NEWLY_APPROVED)
+SEARCHED = (FIRST_RUN, UNTRIED, NEW, NEWS, LIKELIEST)  # settings that did not run before
 REFUSED = ("budget is spent", "guard", "latest runs were stopped", BEST_APPROVED)
 
 
