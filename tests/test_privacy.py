@@ -75,7 +75,7 @@ def test_neither_snapshot_nor_key_holds_a_raw_context(tmp_path):
     assert not holds(tuner)
     tuner.save(tmp_path / "t")
     loaded = Tuner.load(tmp_path / "t", shield=ContextShield(RANGES, key=KEY))
-    assert run(loaded, 20, 1) == run(tuner, 20, 1)
+    assert run(loaded, 40, 1) == run(tuner, 40, 1)
     assert loaded.recommend({"q": 800.0, "k": 0.0, "m": 5.5})["x"] == pytest.approx(0.8, abs=0.1)
     with pytest.raises(SnapshotError, match="another shield"):
         Tuner.load(tmp_path / "t", shield=ContextShield(RANGES, key=KEY + "!"))

@@ -154,8 +154,11 @@ def test_workloads_a_thousandfold_apart_are_compared_by_factors():
     assert np.mean(raw) - 1.0 < 1.5 * (np.mean(by_hand) - 1.0) + 0.02
 
 
-def switches(metrics, told, steps=60):
-    """Six switches, each of which multiplies both metrics by a factor of its own; the suggestions, and the tuner."""
+def switches(metrics, told, steps=30):
+    """Six switches, each of which multiplies both metrics by a factor of its own; the suggestions, and the tuner.
+
+    Later, rounding decides between looks that are worth the same.
+    """
     space = {f"k{i}": Int(0, 1) for i in range(6)}
     tuner = Tuner(space, metrics, default=dict.fromkeys(space, 0), seed=1)
     rng, asked = np.random.default_rng(1), []

@@ -43,12 +43,13 @@ def test_shares_are_measured_and_told_in_words(noise, tmp_path):
     shares = {share.name: share for share in found.shares}
     assert shares["locale"].change == pytest.approx(-0.5, abs=0.05)
     assert shares["buffer"].change == pytest.approx(-0.2, abs=0.05)
-    assert shares["threads"] == KnobShare("threads", 2, False, note="no effect, left alone")
-    line = re.compile(r"locale=c: -\d\d%; buffer=3: -\d\d%; threads: no effect, left alone")
+    note = "no gain was shown, left alone" if noise else "no effect, left alone"  # noise may hide 3%
+    assert shares["threads"] == KnobShare("threads", 2, False, note=note)
+    line = re.compile(rf"locale=c: -\d\d%; buffer=3: -\d\d%; threads: {note}")
     assert line.search(str(result))
     assert line.search(result.report.read_text())
     assert result.to_json()["situations"][0]["knobs"][2] == {
-        "knob": "threads", "moved": False, "note": "no effect, left alone",
+        "knob": "threads", "moved": False, "note": note,
     }  # fmt: skip
 
 
