@@ -106,7 +106,7 @@ ROWS = (
         [
             Code(
                 "engine/engine.py",
-                "                choice = self._audited(belief, choice)\n",
+                "                choice = self._account.audited(belief, choice, self.wider)\n",
                 "",
             )
         ],
