@@ -34,5 +34,5 @@ def test_the_default_keeps_its_bits():
 
 @pytest.mark.parametrize("knob", [Int(1, 64), Float(0.0, 1.0, step=0.1), Categorical(["a", "b"])])
 def test_knobs_with_few_values_are_refused(knob):
-    with pytest.raises(InvalidSpace, match=r"a Fleet takes Float knobs.*space\['x'\]"):
+    with pytest.raises(InvalidSpace, match=r"a RayFleet takes knobs that always exist.*space\['x'\]"):
         ContinuousKnobs(Space({"x": knob}))

@@ -75,7 +75,7 @@ def _left_behind() -> "HealthCheck":
 
 def check_file(path: Path) -> "HealthCheck":
     """Whether a file is whole, and all that it says is possible."""
-    from rasp_tuner.fleet import Fleet, fleet_file
+    from rasp_tuner.fleet import Fleet
     from rasp_tuner.policy import evaluate
     from rasp_tuner.service.database_check import HealthCheck
     from rasp_tuner.service.http.transfer import FORMAT, read_import
@@ -84,7 +84,7 @@ def check_file(path: Path) -> "HealthCheck":
 
     try:
         content = path.read_bytes()
-        if content.startswith(fleet_file.MAGIC):
+        if content.startswith(tuple(kind.magic for kind in Fleet.kinds)):
             said = f"a fleet of {len(Fleet.load(path)):,} tuners"
         elif content.startswith(snapshot.MAGIC):
             said = f"a tuner that has learned {Tuner.from_bytes(content).learned:,} samples"

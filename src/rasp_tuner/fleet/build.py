@@ -42,7 +42,7 @@ class Plan:
         plan = cls(*snapshot.decode(tuner.to_bytes()))
         for name, metric in plan.metrics.items():
             if metric.limit is not None:
-                raise InvalidSpace(f"metrics[{name!r}]: a fleet keeps no limits; a Tuner does, one for each")
+                raise InvalidSpace(f"metrics[{name!r}]: a RayFleet keeps no limits; a Fleet or a Tuner does")
         return plan
 
     def to_bytes(self) -> bytes:

@@ -35,27 +35,30 @@ class Checks:
         return params
 
     def values(self, metrics: object, rows: Places, failed: Flags) -> dict[str, Array]:
-        """Metrics [n] by name; those of failures are ones."""
-        if metrics is None and failed.all():
-            metrics = dict.fromkeys(self._metrics, np.ones(len(rows)))
-        if failed.any() and isinstance(metrics, Mapping):
-            metrics = {name: self._without(values, failed) for name, values in metrics.items()}
-        columns = columns_of("metrics", metrics, self._metrics, rows)
-        values = dict(zip(self._metrics, columns, strict=True))
-        for name, column in values.items():
-            if self._metrics[name].scale == "log" and (column <= 0.0).any():
-                bad = int(np.argmin(column > 0.0))
-                raise InvalidValue(
-                    f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {float(column[bad])!r} for tuner"
-                    f" {int(rows[bad])}"
-                )
-        return values
+        return checked_values(self._metrics, metrics, rows, failed)
 
-    @staticmethod
-    def _without(values: object, failed: Flags) -> object:
-        """Ones in the place of what failures came to."""
-        try:
-            array = np.array(on_host(values), dtype=np.float64)
-        except (ValueError, TypeError, RuntimeError):
-            return values  # the check says what is wrong
-        return np.where(failed, 1.0, array) if array.shape == failed.shape else array
+
+def checked_values(known: Mapping[str, Metric], given: object, rows: Places, failed: Flags) -> dict[str, Array]:
+    """Metrics [n] by name; those of failures are ones."""
+    if given is None and failed.all():
+        given = dict.fromkeys(known, np.ones(len(rows)))
+    if failed.any() and isinstance(given, Mapping):
+        given = {name: _without(values, failed) for name, values in given.items()}
+    values = dict(zip(known, columns_of("metrics", given, known, rows), strict=True))
+    for name, column in values.items():
+        if known[name].scale == "log" and (column <= 0.0).any():
+            bad = int(np.argmin(column > 0.0))
+            raise InvalidValue(
+                f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {float(column[bad])!r} for tuner"
+                f" {int(rows[bad])}"
+            )
+    return values
+
+
+def _without(values: object, failed: Flags) -> object:
+    """Ones in the place of what failures came to."""
+    try:
+        array = np.array(on_host(values), dtype=np.float64)
+    except (ValueError, TypeError, RuntimeError):
+        return values  # the check says what is wrong
+    return np.where(failed, 1.0, array) if array.shape == failed.shape else array

@@ -1,51 +1,31 @@
-"""Fleet: the public face of many tuners. Names, checks and pending suggestions around the engine of many."""
+"""Fleet: the calls of many tuners in one object. What their knobs are decides how they are kept."""
 
-import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner import presets
-from rasp_tuner.base.checks import flag, whole
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.base.threads import methods_on_one_thread
-from rasp_tuner.contexts.context_encoder import Schema, context_encoder
-from rasp_tuner.engine.engine import EARLY_FAILURES
-from rasp_tuner.engine.kernel import belief
-from rasp_tuner.engine.kernel.batch import Beliefs
-from rasp_tuner.engine.kernel.masks import Flags, span
-from rasp_tuner.engine.kernel.state import Places, shapes
-from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.fleet import fleet_file, single
-from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
-from rasp_tuner.fleet.checks import Checks
-from rasp_tuner.fleet.chunks import Chunks
-from rasp_tuner.fleet.device import Device
-from rasp_tuner.fleet.engine import FleetEngine, FleetSamples, Settings
-from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import check_no_control, ends_of, rows_of
-from rasp_tuner.fleet.knobs import ContinuousKnobs
-from rasp_tuner.fleet.prior import FleetPrior, combine, guide, summarise
-from rasp_tuner.fleet.records import NO_STOP
-from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.contexts.context_encoder import Schema
+from rasp_tuner.engine.kernel.masks import Flags
+from rasp_tuner.engine.kernel.state import Places
+from rasp_tuner.fleet.fleet_file import Progress, magic_of
 from rasp_tuner.space import Knob
 from rasp_tuner.tuner import BUDGET, Tuner
 from rasp_tuner.types import Direction, Metric
 
 Contexts = Mapping[str, Any] | ArrayLike | None
 Which = int | slice | Sequence[int] | Places | Flags | None
-PRIOR_EVERY = 1.2  # times as many samples as when it was learned: then the fleet's prior is learned anew
 
 
 @dataclass(frozen=True)
 class FleetSuggestions:
     """What n tuners of a fleet should run next."""
 
-    params: dict[str, Array]  # by knob, [n] in its own units
+    params: dict[str, Array]  # by knob, [n] in its own units; objects where these are no numbers
     points: Array  # [n, d] the same in the unit box
     which: Places  # [n] positions of the tuners
     stop: Array  # [n] the cost from which on a run should be ended; infinite: it should not
@@ -54,24 +34,42 @@ class FleetSuggestions:
         return len(self.which)
 
 
-@methods_on_one_thread
-class Fleet:
+class Fleet(ABC):
     """Many tuners of the same kind, each with a life of its own, in one call.
 
     Does what as many `Tuner`s would do, to rounding and but for their random numbers. Each tuner has at most one
     suggestion that waits for an answer; asking again replaces it. A call that raises a RaspError changes nothing. Not
     thread-safe. `which` says which tuners a call is for: None (all), a position, a slice, positions or a mask.
 
-    space, metrics, context, default, guard, budget, switching_cost   as of `Tuner`; the knobs must be (almost)
-                continuous: Float without a step, or Int of more than 64 values
+    Where all knobs are (almost) continuous, Float without a step or Int of more than 64 values, the tuners are one
+    batch of quadratics. With other knobs, constraints or limits of metrics each is a `Tuner`: slower, on the CPU, and
+    none learns from the others.
+
+    space, metrics, context, default, guard, budget, switching_cost, constraints   as of `Tuner`
     size        tuners to begin with
-    device      "cpu", or "cuda" (with extra `fleet`)
+    device      "cpu", or "cuda" (with extra `fleet`, and continuous knobs)
     seed        draws are a function of it, the tuner's number and how often it was asked
     share       whether a tuner without samples begins with what the others have learned: how strongly the metric
                 reacts, how noisy it is, where optima lie. Its first suggestion is then the usual optimum, and not the
                 default
     """
 
+    kinds: ClassVar[tuple[type["Fleet"], ...]] = ()  # the first that takes what is described is built
+    magic: ClassVar[bytes]  # its files begin with
+
+    def __new__(
+        cls,
+        space: object = None,
+        metrics: object = None,
+        *_: object,
+        constraints: object = (),
+        **__: object,
+    ) -> Self:
+        if cls is Fleet:
+            cls = next(kind for kind in Fleet.kinds if kind.takes(space, metrics, constraints))  # type: ignore[assignment]
+        return super().__new__(cls)
+
+    @abstractmethod
     def __init__(
         self,
         space: Mapping[str, Knob],
@@ -86,85 +84,40 @@ class Fleet:
         guard: float | None = None,
         switching_cost: float = 0.0,
         share: bool = True,
-    ) -> None:
-        size = whole("size", size, 0, MOST_TUNERS, InvalidSpace)
-        flag("share", share, InvalidSpace)
-        # a Tuner checks all of this, and says what a tuner of this fleet looks like in a snapshot
-        example = Tuner(
-            space, metrics, context, default,
-            preset=presets.default(quadratic=True), seed=seed,
-            budget=budget, guard=guard, switching_cost=switching_cost,
-        )  # fmt: skip
-        plan, place = Plan.of(example), Device(device)
-        ContinuousKnobs(plan.space)  # before anything is built
-        self._build(plan, place, blank(plan, place, size, 0), size, share, None)
+        constraints: Sequence[str] = (),
+    ) -> None: ...
 
-    def _build(
-        self, plan: Plan, device: Device, tuners: Tuners, issued: int, share: bool, prior: FleetPrior | None
-    ) -> None:
-        self._plan, self._device, self._tuners, self._share, self._prior = plan, device, tuners, share, prior
-        self._issued = issued  # numbers given to tuners so far
-        self._lineages: dict[str, Mapping[str, Any]] = {}  # by number, of those that came as a Tuner
-        self._knobs, self._encoder = ContinuousKnobs(plan.space), context_encoder(plan.context)
-        settings = Settings(plan.seed, plan.constants["switching_cost"], plan.constants["guard"])
-        self._engine = FleetEngine(plan.dims, plan.default, settings)
-        self._chunks = Chunks(device)
-        self._checks = Checks(plan.metrics, self._knobs, self._encoder)
-        self._beliefs: tuple[Places, list[Beliefs | None]] | None = None  # of the latest ask
+    @classmethod
+    @abstractmethod
+    def takes(cls, space: object, metrics: object, constraints: object, /) -> bool:
+        """Whether it is made for these, which need not be right."""
 
-    def __len__(self) -> int:
-        return self._tuners.size
-
-    def __repr__(self) -> str:
-        records = self._tuners.records
-        return (
-            f"<Fleet of {len(self)} tuners device={self._device.name!r} knobs={list(self._plan.space.knobs)}"
-            f" learned={int(records.learned.sum())} pending={int(records.waiting.sum())}>"
-        )
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     @property
+    @abstractmethod
     def learned(self) -> Places:
         """[B] how many samples each tuner was told or observed."""
-        return self._tuners.records.learned.astype(np.int64)
 
     @property
+    @abstractmethod
     def pending(self) -> Flags:
         """[B] whether a suggestion of the tuner waits for an answer."""
-        return self._tuners.records.waiting > 0.0
 
     @property
-    def memory_per_tuner(self) -> int:
+    @abstractmethod
+    def memory_per_tuner(self) -> int | None:
         """Bytes that a tuner takes at most, from its first sample to its last, with a suggestion that waits.
 
-        While a call runs, a few thousand tuners at most take about as much again.
+        While a call runs, a few thousand tuners at most take about as much again. None where each is a `Tuner`.
         """
-        one = blank(self._plan, Device("cpu"), 1, 0)
-        one.make_room_for_failures(EARLY_FAILURES)
-        numbers = belief.length(self._plan.dims) + sum(math.prod(shape) for shape in shapes(self._plan.dims).values())
-        return 8 * numbers + sum(int(array.nbytes) for array in one.arrays())
 
+    @abstractmethod
     def ask(self, contexts: Contexts = None, which: Which = None) -> FleetSuggestions:
         """Parameters to run in these contexts [n, c], one for each tuner."""
-        rows = rows_of(which, len(self))
-        seen = self._checks.contexts(contexts, rows)
-        self._guide(rows)
-        n, d = len(rows), self._plan.dims.knobs
-        points, params, stops = np.zeros((n, d)), np.zeros((d, n)), np.zeros(n)
 
-        def one(tuners: Tuners, part: slice) -> Beliefs | None:
-            proposed, stops[part], believed = self._engine.propose(tuners, seen[part])
-            values, points[part] = self._knobs.values(proposed)
-            params[:, part] = list(values.values())
-            records = tuners.records
-            records.asks[...] = records.asks + 1.0
-            records.waiting[...] = 1.0
-            records.point[...], records.context[...] = points[part], seen[part]
-            records.stop[...] = np.minimum(stops[part], NO_STOP)
-            return believed
-
-        self._beliefs = (rows, self._chunks.run(one, self._tuners, rows, "records"))
-        return FleetSuggestions(dict(zip(self._plan.space.knobs, params, strict=True)), points, rows, stops)
-
+    @abstractmethod
     def tell(
         self,
         metrics: Mapping[str, Any] | None = None,
@@ -180,21 +133,8 @@ class Fleet:
         were ended at these metrics, and would have come to them or worse. A fleet has no controls: `control` is
         refused.
         """
-        check_no_control(control)
-        rows = rows_of(which, len(self))
-        records, at = self._tuners.records, span(rows)
-        missing = rows[records.waiting[at] == 0.0]
-        if len(missing):
-            raise InvalidValue(f"tuner {int(missing[0])} has no suggestion that waits for an answer: ask first")
-        flags, ended = ends_of(failed, stopped, rows)
-        values = list(self._checks.values(metrics, rows, flags).values())
-        self._learn(
-            rows, FleetSamples(records.point[at], records.context[at], values, flags, True, ended, records.stop[at])
-        )
-        records.waiting[at] = 0.0
-        ran = rows[~flags] if flags.any() else at
-        records.current[ran] = records.point[ran]
 
+    @abstractmethod
     def observe(
         self,
         contexts: Contexts,
@@ -204,128 +144,42 @@ class Fleet:
         stopped: Any = None,
     ) -> None:
         """Learn from runs nobody asked for: params and metrics [n] by name; `stopped` as for `tell`."""
-        rows = rows_of(which, len(self))
-        seen = self._checks.contexts(contexts, rows)
-        given = self._checks.params(params, rows)
-        none, ended = ends_of(None, stopped, rows)
-        values = list(self._checks.values(metrics, rows, none).values())
-        points, no_stop = self._knobs.points(given), np.full(len(rows), np.inf)
-        self._learn(rows, FleetSamples(points, seen, values, none, False, ended, no_stop))
 
+    @abstractmethod
     def recommend(self, contexts: Contexts = None, which: Which = None) -> dict[str, Array]:
         """The best parameters [n] by knob for these contexts, without exploring; the default while nothing is known."""
-        rows = rows_of(which, len(self))
-        seen = self._checks.contexts(contexts, rows)
-        points = np.zeros((len(rows), self._plan.dims.knobs))
 
-        def one(tuners: Tuners, part: slice) -> None:
-            points[part] = self._engine.best_known(tuners, seen[part])
-
-        self._chunks.run(one, self._tuners, rows)
-        return self._knobs.values(points)[0]
-
+    @abstractmethod
     def add(self, n: int = 1) -> Places:
         """Positions of n new tuners, at the end."""
-        n, size = whole("n", n, 1, MOST_TUNERS), len(self)
-        more = blank(self._plan, self._device, n, self._issued)
-        self._tuners, self._issued = self._tuners.join(more, blank=True), self._issued + n
-        self._beliefs = None
-        return np.arange(size, size + n)
 
+    @abstractmethod
     def remove(self, which: Which) -> None:
         """Forget these tuners; those after them move up."""
-        rows = rows_of(which, len(self))
-        kept = np.delete(np.arange(len(self)), rows)
-        for number in self._tuners.records.number[rows]:
-            self._lineages.pop(str(int(number)), None)
-        self._tuners = self._tuners.kept(kept)
-        self._beliefs = None
 
+    @abstractmethod
     def __getitem__(self, i: int) -> Tuner:
         """A Tuner that knows what tuner i knows, and may go its own way; `fleet[i] = tuner` brings it back."""
-        row = rows_of(i, len(self))
-        one = self._tuners.some(row)
-        return single.tuner_of(self._plan, one, self._lineages.get(str(int(one.records.number[0]))))
 
-    def __setitem__(self, i: int, tuner: Tuner) -> None:
-        row = rows_of(i, len(self))
-        number = float(self._tuners.records.number[row][0])
-        one, lineage = single.tuners_of(self._plan, tuner, number)
-        room = max(one.records.failed_at.shape[1], self._tuners.records.failed_at.shape[1])
-        one.make_room_for_failures(room)
-        self._tuners.make_room_for_failures(room)
-        self._tuners.put(row, one)
-        self._lineages[str(int(number))] = lineage
-        self._beliefs = None
+    @abstractmethod
+    def __setitem__(self, i: int, tuner: Tuner) -> None: ...
 
+    @abstractmethod
     def save(self, path: str | os.PathLike[str], progress: Progress | bool = False) -> None:
         """Write everything to `path`, atomically; equal fleets write equal bytes.
 
         `progress` is called with tuners done and to do; True shows a bar.
         """
-        header = {"issued": self._issued, "share": self._share, "lineages": self._lineages}
-        prior = {} if self._prior is None else vars(self._prior)
-        fleet_file.write(path, self._plan, (header, prior), self._tuners, progress)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "cpu", progress: Progress | bool = False) -> "Fleet":
         """The fleet that was saved: from here on it does, bit for bit, what that one would have done on this device."""
-        fleet = cls.__new__(cls)
-        fleet._read(path, Device(device), progress)
+        magic = magic_of(path, [kind.magic for kind in Fleet.kinds])
+        kind = cls if cls is not Fleet else next(kind for kind in Fleet.kinds if kind.magic == magic)
+        fleet = kind.__new__(kind)
+        fleet._read(path, device, progress)
         return fleet
 
-    def _read(self, path: str | os.PathLike[str], device: Device, progress: Progress | bool) -> None:
-        plan, header, prior, tuners = fleet_file.read(path, device, progress)
-        self._build(plan, device, tuners, header["issued"], header["share"], prior)
-        self._lineages = header["lineages"]
-
-    def _learn(self, rows: Places, samples: FleetSamples) -> None:
-        self._guide(rows)
-        failed = samples.failed
-        early = failed & (self._tuners.objective.seen[rows] == 0) if failed.any() else failed
-        beliefs = self._kept_beliefs(rows) if samples.asked else None
-        self._tuners.records.learned[span(rows)] += 1.0
-        if early.any():
-            self._keep_failures(rows[early], samples.points[early], samples.contexts[early])
-            rest = np.flatnonzero(~early)
-            rows, samples, beliefs = rows[rest], samples.some(rest), None
-
-        def one(tuners: Tuners, part: slice) -> None:
-            self._engine.learn(tuners, samples.some(part), None if beliefs is None else beliefs[part.start])
-
-        self._beliefs = None
-        self._chunks.run(one, self._tuners, rows, "all")
-
-    def _kept_beliefs(self, rows: Places) -> dict[int, Beliefs | None] | None:
-        """Of the latest ask, by where a chunk starts, if it was of these tuners."""
-        if self._beliefs is None or not np.array_equal(self._beliefs[0], rows):
-            return None
-        starts = [part.start for part in self._chunks.parts(rows)]
-        return dict(zip(starts, self._beliefs[1], strict=True))
-
-    def _keep_failures(self, rows: Places, points: Array, contexts: Array) -> None:
-        """Keep what failed before anything succeeded: the latest few of each tuner."""
-        tuners = self._tuners
-        counts = tuners.records.failures[rows].astype(np.int64)
-        tuners.make_room_for_failures(min(int(counts.max()) + 1, EARLY_FAILURES))
-        full, failed_at = rows[counts == EARLY_FAILURES], tuners.records.failed_at
-        failed_at[full, :-1] = failed_at[full, 1:]
-        places = np.minimum(counts, EARLY_FAILURES - 1)
-        failed_at[rows, places] = np.concatenate([points, contexts], axis=1)
-        tuners.records.failures[rows] = places + 1
-
-    def _guide(self, rows: Places) -> None:
-        """Give tuners that have no samples what the others have learned."""
-        if not self._share:
-            return
-        records, at = self._tuners.records, span(rows)
-        fresh = (records.learned[at] == 0.0) & (records.guided[at] == 0.0)
-        if not fresh.any():
-            return
-        total = float(records.learned.sum())
-        if not total:
-            return
-        if self._prior is None or total >= PRIOR_EVERY * float(self._prior.samples):
-            self._prior = combine([summarise(self._tuners, self._plan.default)])
-        if self._prior.known > 0.0:
-            guide(self._prior, self._tuners, rows[fresh])
+    @abstractmethod
+    def _read(self, path: str | os.PathLike[str], device: str, progress: Progress | bool) -> None:
+        """Become the fleet that was saved."""

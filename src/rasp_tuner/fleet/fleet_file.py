@@ -12,9 +12,10 @@ import os
 import secrets
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -60,13 +61,17 @@ def write_blocks(
     progress: Progress | bool,
 ) -> None:
     """The same for tuners that come some at a time; `shape`: how many, and the most early failures of any."""
+    write_frames(path, MAGIC, _frames(plan, whole, shape, take, shown(progress, "saving")))
+
+
+def write_frames(path: str | os.PathLike[str], magic: bytes, frames: Iterable[bytes]) -> None:
+    """Write a file that is whole or not there."""
     target = snapshot_path(path)
-    told = _progress(progress, "saving")
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
-            file.write(MAGIC)
-            for frame in _frames(plan, whole, shape, take, told):
+            file.write(magic)
+            for frame in frames:
                 file.write(_LENGTH.pack(len(frame)))
                 file.write(frame)
             file.flush()
@@ -82,28 +87,36 @@ def read(
     path: str | os.PathLike[str], device: Device, progress: Progress | bool
 ) -> tuple[Plan, dict[str, Any], FleetPrior | None, Tuners]:
     """Plan, header and prior of the fleet as a whole, and its tuners; all of it checked."""
-    told = _progress(progress, "loading")
+    told = shown(progress, "loading")
+    with reading(path, MAGIC) as file:
+        plan = Plan.of(Tuner.from_bytes(frame_of(file)))
+        header, arrays = snapshot.decode(frame_of(file))
+        prior = FleetPrior.of(arrays, plan.dims) if arrays else None
+        most = os.fstat(file.fileno()).st_size // (8 * _least_numbers(plan.dims))  # before room is asked for
+        size = whole("size", header["size"], 0, min(most, MOST_TUNERS))
+        failures = whole("failures", header["failures"], 0, EARLY_FAILURES)
+        _check_header(plan, header)
+        tuners = blank(plan, device, size, 0)
+        tuners.make_room_for_failures(failures)
+        for start in range(0, size, BLOCK_TUNERS):
+            stop = min(start + BLOCK_TUNERS, size)
+            _, block = snapshot.decode(frame_of(file))
+            part = unpack(plan, stop - start, block)
+            part.make_room_for_failures(failures)
+            tuners.put(np.arange(start, stop), part)
+            told(stop, size)
+    return plan, header, prior, tuners
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], magic: bytes) -> Iterator[BinaryIO]:
+    """The file of a fleet, after its magic; what goes wrong inside, or is left over, is an error of the file."""
     target = snapshot_path(path)
     try:
         with target.open("rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:
+            if file.read(len(magic)) != magic:
                 raise SnapshotError(f"{show(str(target))} is not the file of a fleet")
-            plan = Plan.of(Tuner.from_bytes(_frame(file)))
-            header, arrays = snapshot.decode(_frame(file))
-            prior = FleetPrior.of(arrays, plan.dims) if arrays else None
-            most = os.fstat(file.fileno()).st_size // (8 * _least_numbers(plan.dims))  # before room is asked for
-            size = whole("size", header["size"], 0, min(most, MOST_TUNERS))
-            failures = whole("failures", header["failures"], 0, EARLY_FAILURES)
-            _check_header(plan, header)
-            tuners = blank(plan, device, size, 0)
-            tuners.make_room_for_failures(failures)
-            for start in range(0, size, BLOCK_TUNERS):
-                stop = min(start + BLOCK_TUNERS, size)
-                _, block = snapshot.decode(_frame(file))
-                part = unpack(plan, stop - start, block)
-                part.make_room_for_failures(failures)
-                tuners.put(np.arange(start, stop), part)
-                told(stop, size)
+            yield file
             if file.read(1):
                 raise SnapshotError("the file of the fleet goes on after its end")
     except OSError as reason:
@@ -115,7 +128,16 @@ def read(
             raise
         kind = "" if isinstance(reason, RaspError) else f"{type(reason).__name__}: "
         raise SnapshotError(f"the file does not describe a fleet: {kind}{reason}") from reason
-    return plan, header, prior, tuners
+
+
+def magic_of(path: str | os.PathLike[str], known: Sequence[bytes]) -> bytes:
+    """Which of these the file begins with; the first if it cannot be read: whoever reads it says why."""
+    try:
+        with snapshot_path(path).open("rb") as file:
+            begins = file.read(max(map(len, known)))
+    except OSError:
+        return known[0]
+    return next((magic for magic in known if begins.startswith(magic)), known[0])
 
 
 def _check_header(plan: Plan, header: Mapping[str, Any]) -> None:
@@ -172,18 +194,18 @@ def _frames(
         told(stop, size)
 
 
-def _frame(file: Any) -> bytes:
+def frame_of(file: BinaryIO) -> bytes:
     length = file.read(_LENGTH.size)
     if len(length) == _LENGTH.size:
         (count,) = _LENGTH.unpack(length)
         if count <= os.fstat(file.fileno()).st_size:  # a damaged length would be room asked for
-            frame: bytes = file.read(count)
+            frame = file.read(count)
             if len(frame) == count:
                 return frame
     raise SnapshotError("the file of the fleet is truncated")
 
 
-def _progress(progress: Progress | bool, verb: str) -> Progress:
+def shown(progress: Progress | bool, verb: str) -> Progress:
     """What to call with tuners done and to do."""
     if callable(progress):
         return progress

@@ -69,12 +69,7 @@ def contexts_of(given: object, encoder: ContextEncoder, rows: Places) -> Array:
 
 def _encoded_rows(given: object, encoder: KindEncoder, rows: Places) -> Array:
     """[n, c] of columns by name, whose values have kinds: each tuner's context by itself."""
-    if not isinstance(given, Mapping):
-        raise InvalidValue(f"contexts must be columns by name, one value for each tuner, got {show(given)}")
-    columns = {name: column.tolist() if hasattr(column, "tolist") else column for name, column in given.items()}
-    for name, column in columns.items():
-        if not isinstance(column, Sequence) or isinstance(column, str | bytes) or len(column) != len(rows):
-            raise InvalidValue(f"contexts[{name!r}] must hold {len(rows)} values, got {show(column)}")
+    columns = columns_by_name("contexts", given, rows)
     encoded = np.empty((len(rows), encoder.dim))
     for i, row in enumerate(rows):
         try:
@@ -82,6 +77,17 @@ def _encoded_rows(given: object, encoder: KindEncoder, rows: Places) -> Array:
         except InvalidValue as reason:
             raise InvalidValue(f"{reason} for tuner {int(row)}") from None
     return encoded
+
+
+def columns_by_name(field: str, given: object, rows: Places) -> dict[str, Sequence[Any]]:
+    """Plain values of any kind, a column for each name."""
+    if not isinstance(given, Mapping):
+        raise InvalidValue(f"{field} must be columns by name, one value for each tuner, got {show(given)}")
+    columns = {name: column.tolist() if hasattr(column, "tolist") else column for name, column in given.items()}
+    for name, column in columns.items():
+        if not isinstance(column, Sequence) or isinstance(column, str | bytes) or len(column) != len(rows):
+            raise InvalidValue(f"{field}[{name!r}] must hold {len(rows)} values, got {show(column)}")
+    return columns
 
 
 def columns_of(field: str, given: object, names: Mapping[str, object], rows: Places) -> list[Array]:

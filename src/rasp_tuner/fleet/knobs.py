@@ -20,6 +20,12 @@ MOST_DECIMALS = 300  # before or after the point
 _POWERS = np.array([float(f"1e{k}") for k in range(-MOST_DECIMALS, MOST_DECIMALS + 1)])  # 10.0**k may be an ulp off
 
 
+def is_continuous(knob: object) -> bool:
+    """Whether it always exists and has no steps, or so many that they do not matter."""
+    fine = knob.step is None if isinstance(knob, Float) else isinstance(knob, Int) and knob.levels > MOST_LEVELS
+    return fine and isinstance(knob, Float | Int) and knob.when is None
+
+
 @dataclass(frozen=True)
 class ContinuousKnobs:
     """The knobs of a space that is as good as continuous."""
@@ -29,15 +35,13 @@ class ContinuousKnobs:
     def __post_init__(self) -> None:
         if self.space.constraints:
             raise InvalidSpace(
-                f"a Fleet takes no constraints, got {self.space.constraints}; use one Tuner each, which takes them"
+                f"a RayFleet takes no constraints, got {self.space.constraints}; a Fleet or a Tuner does"
             )
         for name, knob in self.space.knobs.items():
-            fine = knob.step is None if isinstance(knob, Float) else isinstance(knob, Int) and knob.levels > MOST_LEVELS
-            if knob.when is not None or not fine:
+            if not is_continuous(knob):
                 raise InvalidSpace(
-                    f"a Fleet takes Float knobs without a step and Int knobs of more than {MOST_LEVELS} values, which"
-                    f" always exist; space[{name!r}] is {knob!r}: give it one value, or use one Tuner each, which takes"
-                    " any knob"
+                    "a RayFleet takes knobs that always exist: Float without a step, and Int of more than"
+                    f" {MOST_LEVELS} values; space[{name!r}] is {knob!r}: use a Fleet, which takes any knob"
                 )
 
     def values(self, points: Array) -> tuple[dict[str, Array], Array]:

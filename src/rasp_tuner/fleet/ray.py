@@ -21,10 +21,11 @@ from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.files import snapshot
 from rasp_tuner.fleet import fleet_file, single
+from rasp_tuner.fleet.batch_fleet import PRIOR_EVERY, BatchFleet
 from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.checks import Checks
 from rasp_tuner.fleet.device import Device
-from rasp_tuner.fleet.fleet import PRIOR_EVERY, Contexts, Fleet, FleetSuggestions, Which
+from rasp_tuner.fleet.fleet import Contexts, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
 from rasp_tuner.fleet.inputs import check_no_control, ends_of, rows_of
 from rasp_tuner.fleet.knobs import ContinuousKnobs
@@ -119,7 +120,7 @@ class RayFleet:
     ) -> None:
         size = whole("size", size, 0, MOST_TUNERS, InvalidSpace)
         cluster = Cluster(shards, snapshot_every, folder, device, address, options)
-        empty = Fleet(space, metrics, context, default, 0, **settings)  # checks all of it
+        empty = BatchFleet(space, metrics, context, default, 0, **settings)  # checks all of it
         self._build(empty._plan, empty._share, *cluster.start(empty._plan.to_bytes(), empty._share))
         if size:
             self.add(size)

@@ -16,9 +16,9 @@ from rasp_tuner.base.threads import methods_on_one_thread
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import RaspError
 from rasp_tuner.files import snapshot
+from rasp_tuner.fleet.batch_fleet import BatchFleet
 from rasp_tuner.fleet.build import Plan, blank
 from rasp_tuner.fleet.device import Device
-from rasp_tuner.fleet.fleet import Fleet
 from rasp_tuner.fleet.fleet_file import pack, unpack
 from rasp_tuner.fleet.prior import FleetPrior, Summary, guide, summarise
 from rasp_tuner.tuner import Tuner
@@ -31,8 +31,8 @@ Change = tuple[str, tuple[Any, ...]]  # a method of a ShardFleet, and its argume
 
 
 @methods_on_one_thread
-class ShardFleet(Fleet):
-    """A `Fleet` whose driver numbers the tuners, and says when one gets a start from the others."""
+class ShardFleet(BatchFleet):
+    """A fleet whose driver numbers the tuners, and says when one gets a start from the others."""
 
     def __init__(self, plan: Plan, share: bool, device: Device) -> None:
         self._build(plan, device, blank(plan, device, 0, 0), 0, share, None)
@@ -152,14 +152,14 @@ class Shard:
             self._samples = int(self._fleet.learned.sum())
         return self._fleet
 
-    def _is_due(self, fleet: Fleet) -> bool:
+    def _is_due(self, fleet: BatchFleet) -> bool:
         changes = self._done - self._saved
         if self.every is not None:
             return self._tells >= self.every or changes >= 2 * self.every
         samples = int(fleet.learned.sum()) - self._samples
         return samples >= SNAPSHOT_SAMPLES * max(len(fleet), 1) or changes >= MOST_CHANGES
 
-    def _save(self, fleet: Fleet) -> str | None:
+    def _save(self, fleet: BatchFleet) -> str | None:
         """Write all that is needed to go on: it is on the disk when this returns None; else it says why not."""
         folder, number, count = self.place
         path = folder / f"shard-{number:05d}-of-{count:05d}-{self._done:012d}.rasp"

@@ -61,7 +61,7 @@ def tuners_of(plan: Plan, tuner: object, number: float) -> tuple[Tuners, Mapping
     if not isinstance(tuner, Tuner):
         raise InvalidValue(f"only a Tuner can become a tuner of a fleet, got {show(tuner)}")
     header, arrays = snapshot.decode(tuner.to_bytes())
-    _check_same_kind(plan, header, arrays)
+    check_same_kind(plan, header, arrays)
     one = blank(plan, Device("cpu"), 1, int(number))
     one.batch.put(one.rows, from_family(plan.dims, under(FAMILY, arrays)))
     for name, part in one.stateful().items():
@@ -88,11 +88,12 @@ def tuners_of(plan: Plan, tuner: object, number: float) -> tuple[Tuners, Mapping
     return one, header["lineage"]
 
 
-def _check_same_kind(plan: Plan, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def check_same_kind(plan: Plan, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Raise if the tuner of a snapshot could be none of this fleet."""
     for field in ("space", "constraints", "metrics", "context", "preset"):
         own, theirs = header.get(field) or None, plan.header.get(field) or None
         if own != theirs:
-            hint = HINT if field == "preset" and not header["preset"]["constants"].get("quadratic") else ""
+            hint = HINT if field == "preset" and plan.constants.get("quadratic") else ""
             raise InvalidValue(f"the tuner has another {field} than the fleet: {show(own)}, not {show(theirs)}{hint}")
     if header.get("shield") is not None or not np.array_equal(arrays["default"], plan.default):
         raise InvalidValue("the tuner has another default than the fleet, or a shield, which a fleet has not")
