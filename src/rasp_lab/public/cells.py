@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 OURS = "RASP"
 PROBED = "RASP-probe"  # knows time and size of the default's run on the same input, which are not counted
-LATER = "RASP, sixth GPU"  # has tuned the kernel on the five other GPUs before
+LATER = "RASP (sixth GPU)"  # has tuned the kernel on the five other GPUs before
 MOST_SEEDS = {"serving": 3, "kernels": 5}  # of protocols whose runs differ little, or take long
 Row = dict[str, float | str]
 
