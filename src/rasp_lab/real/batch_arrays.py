@@ -50,9 +50,8 @@ def batch_arrays(
     row = np.repeat(slots, count)
     places = table[row, position // kv_block].astype(np.int64) * kv_block + position % kv_block
     each = -(-count // tile_tokens)  # tiles of a chunk
-    skipped = tile_tokens * (
-        np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
-    )  # tokens of it before a tile
+    number = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)  # of a tile in its chunk
+    skipped = tile_tokens * number
     tiles = [np.repeat(start, each) + skipped, np.repeat(count, each) - skipped, np.repeat(first, each) + skipped]
     return Batch(
         np.stack([*tiles, np.repeat(slots, each)], axis=1),

@@ -21,7 +21,7 @@ from rasp_lab.real.continuous_batching import Chunk
 from rasp_lab.real.paged_attention import KV_HEADS, MOST_TOKENS, SHARING, WIDTH, longest_row
 from rasp_lab.real.triton_compile import Settings, compile_programs
 
-DEVICE = "cuda"
+DEVICE, NUMBERS = "cuda", torch.bfloat16
 LAYERS, MLP, VOCABULARY = 8, 5632, 32_000
 HEADS = KV_HEADS * SHARING
 HIDDEN = HEADS * WIDTH
@@ -43,7 +43,7 @@ class Decoder:
             {name: _random(*side).mul_(side[0] ** -0.5) for name, side in sides.items()} for _ in range(LAYERS)
         ]
         self._words = _random(VOCABULARY, HIDDEN)
-        self._cache = torch.zeros(LAYERS, places, 2 * KV_HEADS * WIDTH, dtype=torch.bfloat16, device=DEVICE)
+        self._cache = torch.zeros(LAYERS, places, 2 * KV_HEADS * WIDTH, dtype=NUMBERS, device=DEVICE)
         self._known = torch.randint(VOCABULARY, ((sequences + 1) * MOST_TOKENS,), device=DEVICE)
         self._tables = {block: _Table(block, sequences) for block in (16, 32, 64, 128)}
         self._checks: dict[int, _Check] = {}
@@ -68,16 +68,16 @@ class Decoder:
         )
 
     def warm_up(self) -> None:
-        """Loads the kernels of PyTorch for batches of all sizes, the largest first: it gets all memory that is needed."""
+        """Loads the kernels of PyTorch for batches of all sizes, the largest first: it gets all memory it needs."""
         params = {"kv_block": 16, "tile_q": 64, "warps": 4, "stages": 2}
-        tiles = torch.zeros(1, 4, dtype=torch.int64, device=DEVICE)  # of no tokens
         for tokens in sorted({min(MOST_BATCH, int(1.25**i)) for i in range(42)}, reverse=True):
             rows = torch.zeros(tokens, dtype=torch.int64, device=DEVICE)
+            tiles = torch.tensor([[token, 1, 0, 0] for token in range(tokens)], device=DEVICE)
             last = rows[: self._sequences]
             spare = last + self._sequences * MOST_TOKENS  # of a slot that no sequence has
             self._forward(tiles, rows, rows, last, spare, self._tables[16].on_gpu, params)
         self._cache.zero_()
-        torch.cuda.synchronize()
+        _wait()
 
     @torch.inference_mode()
     def step(self, chunks: Sequence[Chunk], params: Settings) -> None:
@@ -139,7 +139,7 @@ class _Check:
         rng = np.random.default_rng(0)
         longest, row = longest_row(kv_block), 2 * KV_HEADS * WIDTH
         blocks = rng.permutation(sum(-(-total // kv_block) for total, _ in CHECKED))
-        self._cache = torch.full((len(blocks) * kv_block, row), torch.nan, dtype=torch.bfloat16, device=DEVICE)
+        self._cache = torch.full((len(blocks) * kv_block, row), torch.nan, dtype=NUMBERS, device=DEVICE)
         self._qkv = _random(sum(new for _, new in CHECKED), HIDDEN + row)
         self._table = torch.zeros(len(CHECKED), longest, dtype=torch.int32, device=DEVICE)
         self._start = np.cumsum([0, *(new for _, new in CHECKED)])
@@ -163,7 +163,7 @@ class _Check:
             for i, (total, new) in enumerate(CHECKED)
             for skipped in range(0, new, step)
         ]
-        out = torch.full((len(self._qkv), HIDDEN), torch.nan, dtype=torch.bfloat16, device=DEVICE)
+        out = torch.full((len(self._qkv), HIDDEN), torch.nan, dtype=NUMBERS, device=DEVICE)
         given = torch.tensor(np.array(tiles, dtype=np.int64), device=DEVICE)
         paged_attention.paged_attention(self._qkv, self._cache, self._table, given, out, params)
         return out
@@ -179,4 +179,4 @@ def _wait() -> None:
 
 
 def _random(*shape: int) -> Tensor:
-    return torch.randn(shape, dtype=torch.bfloat16, device=DEVICE)
+    return torch.randn(shape, dtype=NUMBERS, device=DEVICE)
