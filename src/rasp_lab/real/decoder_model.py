@@ -26,7 +26,7 @@ LAYERS, MLP, VOCABULARY = 8, 5632, 32_000
 HEADS = KV_HEADS * SHARING
 HIDDEN = HEADS * WIDTH
 MOST_BATCH = 8192  # tokens of an iteration
-CLOSE = 2e-2  # of numbers of about 1 in half precision
+CLOSE = 4e-2  # of numbers of about 1 in bfloat16
 SMALL: Settings = {"kv_block": 16, "tile_q": 16, "warps": 4, "stages": 5}  # a program that is not in the space
 CHECKED = ((7, 1), (161, 1), (70, 70), (333, 45), (131, 130), (5, 5))  # all tokens of a sequence, and new ones
 
@@ -61,11 +61,8 @@ class Decoder:
             found = self._checks[block].run(params)
         except triton.TritonError as error:  # more shared memory than there is
             return str(error)
-        return (
-            None
-            if torch.allclose(found.float(), self._checks[block].expected, rtol=CLOSE, atol=CLOSE)
-            else "wrong result"
-        )
+        right = torch.allclose(found.float(), self._checks[block].expected, rtol=CLOSE, atol=CLOSE)
+        return None if right else "wrong result"
 
     def warm_up(self) -> None:
         """Loads the kernels of PyTorch for batches of all sizes, the largest first: it gets all memory it needs."""
