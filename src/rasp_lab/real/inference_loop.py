@@ -25,6 +25,7 @@ from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.space import Params
 
 PLACES = 65_536  # tokens whose keys and values fit into the cache
+MOST_TOGETHER = 64  # requests
 LOADS = {"calm": (80.0, 160.0), "busy": (400.0, 800.0)}  # requests a second, mean of a window
 REQUESTS = {"calm": SERVED // 2, "busy": SERVED}  # of a piece of work
 SCHEDULED = ("max_batch", "prefill_chunk")  # knobs that need no other program
@@ -40,7 +41,7 @@ MARGIN = 1.5
 PIECES = 25  # of each kind, by which the limits are found
 
 KNOBS: Knobs = {
-    "max_batch": (PowerOfTwo(8, 64), 64),
+    "max_batch": (PowerOfTwo(8, MOST_TOGETHER), MOST_TOGETHER),
     "prefill_chunk": (PowerOfTwo(256, 8192), 2048),
     "kv_block": (PowerOfTwo(16, 128), 16),
     "tile_q": (PowerOfTwo(16, 128), 64),
@@ -105,7 +106,7 @@ class InferenceLoop(System):
     def _on_gpu(self) -> Model:
         from rasp_lab.real.decoder_model import Decoder
 
-        return Decoder(PLACES, KNOBS["max_batch"][0].high)  # type: ignore[union-attr]
+        return Decoder(PLACES, MOST_TOGETHER)
 
     def work(self, kind: str, rng: np.random.Generator) -> Work:
         trace, _, load = kind.partition(", ")
