@@ -105,11 +105,7 @@ def warm_up(params: Settings) -> None:
 
 
 def longest_row(kv_block: int) -> int:
-    """Blocks of the longest sequence.
-
-    >>> longest_row(16), longest_row(128)
-    (260, 33)
-    """
+    """Blocks of the longest sequence."""
     return -(-MOST_TOKENS // kv_block)
 
 
