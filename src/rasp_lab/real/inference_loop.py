@@ -98,6 +98,8 @@ class InferenceLoop(System):
         if fault := self._programs.faults[_program(self.default)]:
             raise RuntimeError(f"{self.title}: the default cannot run on this GPU: {fault}")
         self._model.warm_up()
+        for kind in self.kinds:  # without a limit: something may still be loaded
+            self.latency(self.default, self.work(kind, np.random.default_rng(0)))
         return self
 
     def __exit__(self, *_: Any) -> None:
