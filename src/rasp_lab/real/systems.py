@@ -11,8 +11,9 @@ SYSTEMS = {
     "web": "web_server:WebServer",
     "triton-matmul": "triton_system:Matmul",
     "triton-attention": "triton_system:Attention",
+    "inference-loop": "inference_loop:InferenceLoop",
 }
-ON_GPU = ("triton-matmul", "triton-attention")  # what `python -m rasp_lab.real triton` measures
+ON_GPU = ("triton-matmul", "triton-attention", "inference-loop")  # what `python -m rasp_lab.real triton` measures
 
 
 def load(name: str) -> type[System]:

@@ -8,15 +8,9 @@ q, out   [pairs, queries * sharing, width]  for each request and head of keys; `
 k, v     [pairs, keys, width]               the last `queries` of the keys belong to the queries themselves
 """
 
-import atexit
 import math
-import os
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -24,16 +18,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from rasp_lab.real.triton_compile import Settings, compile_programs
+
 DEVICE = "cuda"
 INPUTS, OUTPUTS = 4096, 14336
 HEADS, SHARING, WIDTH = 8, 4, 128  # heads of keys, heads of queries for each, size of a head
 FLAT = 1 << 28  # numbers in a buffer of weights or of keys: far more than the GPU's cache holds
 HEAD_START = 2_000_000  # GPU cycles, about a millisecond, in which the host can queue all launches
-MOST_PROCESSES = 12  # that compile; each holds some hundred MB of the GPU's memory
 CLOSE = 2e-2  # of numbers of about 1 in half precision
 
 Shape = Mapping[str, int]
-Settings = Mapping[str, Any]
 
 
 @triton.jit(do_not_specialize=["tokens", "group"])
@@ -223,14 +217,8 @@ class Gpu:
 
     def compile(self, programs: Sequence[Settings]) -> list[tuple[float, str | None]]:
         """How many milliseconds each program took to compile, and why it cannot be compiled."""
-        # A cache of its own: what an earlier process compiled would seem to take no time.
-        cache = tempfile.TemporaryDirectory(prefix="rasp-triton-")
-        atexit.register(cache.cleanup)  # runs of other seeds load the programs from it
-        os.environ["TRITON_CACHE_DIR"] = cache.name
-        processes = min(MOST_PROCESSES, os.cpu_count() or 1)
-        print(f"compiling {len(programs)} programs in {processes} processes ...", flush=True)
-        with ProcessPoolExecutor(processes, get_context("spawn"), _get_ready, (self._name,)) as pool:
-            return list(pool.map(partial(_compile, self._name), programs))
+        small = {**_SMALL[self._name], "warps": 4, "stages": 1}
+        return compile_programs(KERNELS[self._name].warm_up, small, programs)  # type: ignore[attr-defined]
 
     def fault(self, params: Settings) -> str | None:
         """Why a compiled program does not run, or that it runs wrongly."""
@@ -254,22 +242,8 @@ class Gpu:
         return float(start.elapsed_time(end))
 
 
-def _get_ready(kernel: str) -> None:
-    """Loads the compiler, in a process that compiles, with a program that is not in the space."""
-    KERNELS[kernel].warm_up({**_SMALL[kernel], "warps": 4, "stages": 1})  # type: ignore[attr-defined]
-
-
+# Programs that are not in the space.
 _SMALL = {"matmul": {"tile_m": 16, "tile_n": 32, "tile_k": 32}, "attention": {"tile_q": 16, "tile_k": 16}}
-
-
-def _compile(kernel: str, params: Settings) -> tuple[float, str | None]:
-    began = time.perf_counter()
-    try:
-        KERNELS[kernel].warm_up(params)  # type: ignore[attr-defined]
-        fault = None
-    except (triton.TritonError, RuntimeError) as error:  # of the compiler's passes: nothing runs here
-        fault = f"not compiled: {error}"
-    return 1000.0 * (time.perf_counter() - began), fault
 
 
 def _random(*shape: int) -> Tensor:

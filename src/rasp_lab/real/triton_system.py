@@ -6,7 +6,7 @@ The sizes are those of Llama 3 8B. What the autotuner tries is what Triton's tut
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
-from rasp_lab.real.system import Knobs, RunFailed, SelfTuning, Work, new_seed
+from rasp_lab.real.system import Knobs, RunFailed, SelfTuning, System, Work, new_seed
 from rasp_tuner import Int, PowerOfTwo
 from rasp_tuner.contexts import Number
 from rasp_tuner.space import Knob, Params, Space, Value
@@ -65,11 +65,16 @@ class Batch:
     share: float  # of the batches of its kind
 
 
-class Launcher(Protocol):
-    """A GPU (triton_kernels.py), or what stands for it in a test."""
+class Compiler(Protocol):
+    """What compiles programs and runs each of them once."""
 
     def compile(self, programs: Sequence[Params]) -> list[tuple[float, str | None]]: ...
     def fault(self, params: Params) -> str | None: ...
+
+
+class Launcher(Compiler, Protocol):
+    """A GPU (triton_kernels.py), or what stands for it in a test."""
+
     def time(self, params: Params, shape: Shape, launches: int) -> float: ...
 
 
@@ -80,6 +85,15 @@ class Programs:
     took_ms: dict[str, float] = field(default_factory=dict)
     faults: dict[str, str | None] = field(default_factory=dict)
     best: Params | None = None
+
+    def compile(self, compiler: Compiler, settings: Iterable[Params], arguments: Sequence[str]) -> None:
+        """Compiles and checks those programs of the settings that are not known yet."""
+        found = {program_name(params, arguments): params for params in settings}
+        todo = {name: params for name, params in found.items() if name not in self.took_ms}
+        results = compiler.compile(list(todo.values())) if todo else []
+        for (name, params), (took_ms, fault) in zip(todo.items(), results, strict=True):
+            self.took_ms[name] = took_ms
+            self.faults[name] = fault or compiler.fault(params)
 
 
 KNOWN: dict[str, Programs] = {}  # of each kernel: a program is compiled once in a process, whatever runs there are
@@ -118,12 +132,7 @@ class TritonKernel(SelfTuning):
     def __enter__(self) -> Self:
         """Compiles every program that an agent may ask for."""
         self._launcher = self._given or self._gpu()
-        found = {_program(params): params for params in (self.default, *self.candidates, *self.legal())}
-        todo = {name: params for name, params in found.items() if name not in self._programs.took_ms}
-        results = self._launcher.compile(list(todo.values())) if todo else []
-        for (name, params), (took_ms, fault) in zip(todo.items(), results, strict=True):
-            self._programs.took_ms[name] = took_ms
-            self._programs.faults[name] = fault or self._launcher.fault(params)
+        self._programs.compile(self._launcher, (self.default, *self.candidates, *self.legal()), (NOT_COMPILED,))
         if fault := self._programs.faults[_program(self.default)]:
             raise RuntimeError(f"{self.title}: the default cannot run on this GPU: {fault}")
         return self
@@ -135,12 +144,7 @@ class TritonKernel(SelfTuning):
 
     def legal(self) -> Iterator[Params]:
         """All settings that keep the constraints, one for each program."""
-        space = Space(self.space, self.constraints, self.default)
-        choices = [[self.default[name]] if name == NOT_COMPILED else _values(knob) for name, knob in self.space.items()]
-        for values in product(*choices):
-            params = dict(zip(self.knobs, values, strict=True))
-            if space.from_unit(space.to_unit(params)) == params:
-                yield params
+        return legal_programs(self, (NOT_COMPILED,))
 
     def work(self, kind: str, rng: np.random.Generator) -> Work:
         own = [batch for batch in self._batches if batch.kind == kind]
@@ -238,9 +242,23 @@ def _kind(row: Mapping[str, str]) -> str:
     return f"{row['phase']}, {row['trace']}"
 
 
-def _program(params: Params) -> str:
+def legal_programs(system: System, arguments: Sequence[str]) -> Iterator[Params]:
+    """All settings that keep the constraints, one for each program; knobs in `arguments` need no other program."""
+    space = Space(system.space, system.constraints, system.default)
+    choices = [[system.default[name]] if name in arguments else _values(knob) for name, knob in system.space.items()]
+    for values in product(*choices):
+        params = dict(zip(system.knobs, values, strict=True))
+        if space.from_unit(space.to_unit(params)) == params:
+            yield params
+
+
+def program_name(params: Params, arguments: Sequence[str]) -> str:
     """The name of what these settings are compiled to."""
-    return "-".join(str(value) for name, value in params.items() if name != NOT_COMPILED)
+    return "-".join(str(value) for name, value in params.items() if name not in arguments)
+
+
+def _program(params: Params) -> str:
+    return program_name(params, (NOT_COMPILED,))
 
 
 def _values(knob: Knob) -> list[Value]:

@@ -8,6 +8,7 @@ import pytest
 
 from rasp_lab.real import harness, llm_batches, page, triton_system
 from rasp_lab.real.__main__ import main
+from rasp_lab.real.inference_loop import InferenceLoop
 from rasp_lab.real.system import RunFailed, Work
 from rasp_lab.real.systems import ON_GPU, load
 from rasp_lab.real.triton_system import LAUNCHES, Attention, Matmul, read_batches
@@ -207,11 +208,12 @@ def test_the_command_measures_keeps_and_shows_the_runs_and_goes_on_where_it_stop
     assert main([*command, "--system", "triton-matmul"]) == 0
     assert "Not measured yet: `python -m rasp_lab.real triton`." in (tmp_path / "REAL.md").read_text()
     assert "measured before" not in capsys.readouterr().out
-    assert main(command) == 0
+    assert main([*command, "--system", "triton-matmul", "--system", "triton-attention"]) == 0
     assert "triton-matmul, seed 1: measured before" in capsys.readouterr().out
     files = ["triton-attention-1.csv.gz", "triton-matmul-1.csv.gz"]
     assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == files
-    assert "Not measured yet: `python -m rasp_lab.real triton`." not in (tmp_path / "REAL.md").read_text()
+    made = (tmp_path / "REAL.md").read_text()
+    assert made.count("Not measured yet: `python -m rasp_lab.real triton`.") == 1  # the inference loop
 
 
 def test_the_page_has_what_was_measured_and_says_what_was_not(system, rows, tmp_path):
@@ -226,9 +228,10 @@ def test_the_page_has_what_was_measured_and_says_what_was_not(system, rows, tmp_
     compiling = (tmp_path / page.FOLDER / "compiling.csv").read_text()
     assert f"\nTriton attention,Triton's autotuner,{sum(builds) / 1000.0:.1f},{own / default:.2f}\n" in compiling
     assert "The same for best fixed tile: " in made
-    assert made.count("Not measured yet: `python -m rasp_lab.real triton`.") == 1  # the matmul
-    assert "Not measured yet: SQLite, PostgreSQL, Blosc2, Uvicorn and Starlette, Triton matmul." in made
+    assert made.count("Not measured yet: `python -m rasp_lab.real triton`.") == 2  # matmul and inference loop
+    left_out = "SQLite, PostgreSQL, Blosc2, Uvicorn and Starlette, Triton matmul, Inference loop"
+    assert f"Not measured yet: {left_out}." in made
 
 
 def test_the_names_on_a_gpu_are_systems():
-    assert [load(name) for name in ON_GPU] == [Matmul, Attention]
+    assert [load(name) for name in ON_GPU] == [Matmul, Attention, InferenceLoop]
