@@ -30,12 +30,12 @@ LOADS = {"calm": (80.0, 160.0), "busy": (400.0, 800.0)}  # requests a second, me
 REQUESTS = {"calm": SERVED // 2, "busy": SERVED}  # of a piece of work
 SCHEDULED = ("max_batch", "prefill_chunk")  # knobs that need no other program
 # Of the first tokens, 90% must come within so many milliseconds: about 1.5 times what the default needs in the slowest
-# window of the kind. Estimated, not yet measured: `python -m rasp_lab.real.inference_loop` prints those of a GPU.
+# window of the kind on one H200. `python -m rasp_lab.real.inference_loop` prints those of a GPU.
 FIRST_TOKEN_MS = {
-    "conversation, calm": 60.0,
+    "conversation, calm": 48.0,
     "conversation, busy": 250.0,
-    "code, calm": 150.0,
-    "code, busy": 350.0,
+    "code, calm": 130.0,
+    "code, busy": 340.0,
 }
 MARGIN = 1.5
 PIECES = 25  # of each kind, by which the limits are found
