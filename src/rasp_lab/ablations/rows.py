@@ -73,7 +73,6 @@ def _prior(**medians: float) -> list[Constant]:
 
 
 CHOOSE, OUTLIERS, POOLED = (f"engine/kernel/{name}.py" for name in ("choose", "outliers", "pooled_prior"))
-STATE, MEMORY = "engine/kernel/state.py", "engine/kernel/memory.py"
 BELIEF, TRUST, MODEL, FAMILY = (f"engine/gp/{name}.py" for name in ("belief", "trust", "model", "family"))
 VISITS = (BELIEF, "FIRST_HORIZON"), (BELIEF, "MOST_HORIZON")
 
@@ -149,7 +148,6 @@ ROWS = (
         [Constant("engine/kernel/moving.py", "SLOPE_VARIANCE", NONE)],
     ),
     *_half_and_twice("forgetting of experts' scores", QUADRATICS, (POOLED, "KEEP")),
-    Row("memory", "24 slots", QUADRATICS, [Constant(STATE, "SLOTS", 24), Constant(MEMORY, "SHARP_STEPS", 12)]),
     # other knobs: one Gaussian process
     Row("visits to come", "0: nothing is worth knowing", PROCESS, [Constant(*name, 0.0) for name in VISITS]),
     *_half_and_twice("visits to come", PROCESS, *VISITS),
