@@ -54,7 +54,7 @@ $(DOCS): $(VENV)
 	@touch $(DOCS)
 
 $(REAL): $(VENV)
-	@echo "real setup: installing Blosc2, Optuna, Starlette and psycopg (140 MB) ..."
+	@echo "real setup: installing Blosc2, DuckDB, Optuna, Starlette and psycopg (210 MB) ..."
 	@$(INSTALL) --editable . --editable 'lab[real]'
 	@touch $(REAL)
 
@@ -107,7 +107,7 @@ beds: $(READY) ## judge a change of the engine: all beds beside the commit befor
 # One BLAS thread: the tuners share the cores with what they measure.
 real: export OPENBLAS_NUM_THREADS := 1
 
-real: $(REAL) ## tune SQLite, PostgreSQL, Blosc2 and a web server, into docs/REAL.md; under 30 minutes, can be stopped and continued
+real: $(REAL) ## tune SQLite, PostgreSQL, Blosc2, a web server, Redis and DuckDB, into docs/REAL.md; under an hour, can be stopped and continued
 	$(BIN)/python -m rasp_lab.real all
 
 speed: $(READY) ## time a step of the tuner beside CMA-ES in the same run; tuner-steps a second of a small fleet

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_lab.real.harness import Row
+from rasp_lab.real.harness import BASE, BY_HAND, Row
 from rasp_tuner.report.paired import Effect, effect, t_quantile
 
-BASE = "static"
 BLOCK = 15  # steps
 RESAMPLES = 2_000
 NORMAL = 1.96  # what Student's t comes to with many degrees of freedom
@@ -123,6 +122,32 @@ def interval(x: Array, seed: int = 0) -> Ratio:
     few = np.sqrt(count * block / steps * count / (count - 1)) * t_quantile(runs * (count - 1)) / NORMAL
     low, high = x.mean() + few * (np.quantile(means, [0.025, 0.975]) - x.mean())
     return Ratio(*(float(np.exp(v)) for v in (x.mean(), low, high)))
+
+
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """A search by hand: a grid that is run before the first step, then its best setting always."""
+
+    settings: int  # of the grid
+    steps: float  # what running them cost, in mean steps of the default
+    ratio: Ratio  # of the best setting
+    with_search: Ratio  # every step with its share of the search
+
+
+def by_hand(runs: Runs) -> ByHand | None:
+    """None if the runs have no grid, as older ones have not."""
+    own = [[row for row in run if row.phase == "grid" and row.agent == BY_HAND] for run in runs]
+    if not all(own):
+        return None
+    base, best = table(runs, BASE, "cost_ms"), table(runs, BY_HAND, "cost_ms")
+    steps = np.array([sum(row.cost_ms for row in rows) for rows in own]) / base.mean(axis=1)
+    share = steps[:, None] / base.shape[1]
+    return ByHand(
+        len({row.step for row in own[0]}),
+        float(steps.mean()),
+        interval(np.log(best / base)),
+        interval(np.log(best / base + share)),
+    )
 
 
 def running(runs: Runs, agent: str) -> Array:

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from rasp_lab.real.system import Knobs, System, Work, new_seed
+from rasp_lab.real.system import Knobs, System, Tried, Work, coarse_grid, new_seed
 from rasp_tuner import Categorical, Int, PowerOfTwo
 from rasp_tuner.contexts import Category, Number
 from rasp_tuner.contexts.context_encoder import Schema
@@ -28,6 +28,7 @@ KNOBS: Knobs = {
     "block_kb": (Categorical([0, 16, 64, 256, 1024]), 0),  # 0: automatic
     "threads": (Int(1, 4), 2),
 }
+GRID: Tried = {"codec": ("zstd", "lz4", "zlib"), "level": (1, 5, 9), "threads": (1, 2)}
 CONTEXT: Schema = {"data": Category(values=DATA), "size_kb": Number(log=True), "link_mb_s": Number(log=True)}
 
 
@@ -40,6 +41,7 @@ class Compression(System):
 
     title = "Blosc2"
     knobs = KNOBS
+    grid = coarse_grid(KNOBS, GRID)
     context = CONTEXT
     kinds = tuple(f"{data}, {link}" for data in DATA for link in LINKS_MB_S)
 

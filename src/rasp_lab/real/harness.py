@@ -4,10 +4,12 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,8 +23,10 @@ from rasp_tuner import Tuner
 from rasp_tuner.space import Params, Space
 from rasp_tuner.types import Metric
 
-AGENTS = ("static", "static-again", "random", "tpe", "tpe-each", "cma-es", "rasp", "rasp-budget")
+BASE = "static"  # the default, with which all are compared
+AGENTS = (BASE, "static-again", "random", "tpe", "tpe-each", "cma-es", "rasp", "rasp-budget")
 PEERS = ("autotune", "best-fixed")  # where the system has a tuner of its own
+BY_HAND = "best-of-grid"  # where the system has a grid
 METRIC = "cost_ms"
 PAIRS = 12  # of each kind of work in the final comparison
 WARM_UPS = 2  # runs of the default for each kind of work before anything counts
@@ -39,10 +43,11 @@ class Agent(Protocol):
 class Row:
     """One measured piece of work. Steps of the final comparison start at 0 again: pairs of a kind.
 
-    "build" is what an agent's first use of a compiled program took; it is in no other row.
+    "build" is what an agent's first use of a compiled program took; it is in no other row. "grid" is the search by hand
+    before the first step, which counts settings there; the rows of the default in it are what they are compared with.
     """
 
-    phase: str  # "tune", "final" or "build"
+    phase: str  # "tune", "final", "build" or "grid"
     step: int
     kind: str
     agent: str
@@ -177,16 +182,24 @@ def build(name: str, system: System, seed: int) -> Agent:
     return Blind("static" if name == "static-again" else name, system, seed)
 
 
+def agents_for(system: System) -> tuple[str, ...]:
+    """Who is there from the start."""
+    return AGENTS + PEERS if isinstance(system, SelfTuning) else AGENTS
+
+
 def measure(system: System, steps: int, seed: int, progress: Callable[[int], object] | None = None) -> list[Row]:
     """All rows of one run: the tuning, then pairs of recommendation and default."""
     rng = np.random.default_rng([seed, 2])
-    names = AGENTS + PEERS if isinstance(system, SelfTuning) else AGENTS
-    agents = {name: build(name, system, seed) for name in names}
-    built: dict[str, set[str]] = {name: set() for name in names}
+    agents = {name: build(name, system, seed) for name in agents_for(system)}
     for kind in system.kinds:
         for _ in range(WARM_UPS):
             system.run(system.default, system.work(kind, rng))
     rows: list[Row] = []
+    if system.grid:
+        rows = list(_grid(system, np.random.default_rng([seed, 3])))
+        agents[BY_HAND] = Fixed(best_of_grid(system, rows))
+    names = list(agents)
+    built: dict[str, set[str]] = {name: set() for name in names}
     for step, work in enumerate(system.sequence(steps, seed)):
         for name in rng.permutation(names).tolist():
             row, used = _turn(system, step, name, agents[name], work)
@@ -220,6 +233,30 @@ def _builds(system: System, row: Row, used: list[Params], known: set[str]) -> It
         if program not in known:
             known.add(program)
             yield _row("build", row.step, row.kind, row.agent, took, False, program)
+
+
+def _grid(system: System, rng: np.random.Generator) -> Iterator[Row]:
+    """Every setting of the grid, and the default, on one work of each kind, in shuffled order."""
+    sides: dict[tuple[str, int], Params] = {(BASE, 0): system.default}
+    sides |= {(BY_HAND, i): params for i, params in enumerate(system.grid)}
+    for kind in system.kinds:
+        work = system.work(kind, rng)
+        for turn in rng.permutation(len(sides)).tolist():
+            (name, i), params = list(sides.items())[turn]
+            cost, failed = _timed(system, params, work)
+            yield _row("grid", i, kind, name, cost, failed, _said(params, system))
+
+
+def best_of_grid(system: System, rows: Sequence[Row]) -> Params:
+    """The setting that is best for all kinds of work together; one that failed on some kind is out."""
+    base = {row.kind: row.cost_ms for row in rows if row.phase == "grid" and row.agent == BASE}
+    logs: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.phase == "grid" and row.agent == BY_HAND:
+            logs[row.step].append(np.inf if row.failed else math.log(row.cost_ms / base[row.kind]))
+    means = {i: sum(own) / len(own) for i, own in logs.items()}
+    best = min(means, key=means.__getitem__)
+    return system.grid[best] if np.isfinite(means[best]) else system.default
 
 
 def _final(system: System, tuners: Mapping[str, Ours | Autotune | Fixed], rng: np.random.Generator) -> Iterator[Row]:

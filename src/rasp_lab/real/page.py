@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rasp_lab.pages import csv_tables
 from rasp_lab.real import analysis
-from rasp_lab.real.analysis import EARLY, Ratio, Runs, Summary, by_kind, recommended, summaries, versus
+from rasp_lab.real.analysis import EARLY, Ratio, Runs, Summary, by_hand, by_kind, recommended, summaries, versus
 from rasp_lab.real.harness import PAIRS, PEERS, read, read_about
 from rasp_lab.real.picture import NAMES, picture
 from rasp_lab.real.systems import ON_GPU, SYSTEMS, load
@@ -28,7 +28,8 @@ are checked in by `python -m rasp_lab.real page`; `make real` measures them agai
 Every step is one piece of work. All agents do it, one after another in random order, so that the machine's noise hits
 all alike. A ratio is an agent's cost as times the default's on the same work: below one is better. It is the geometric
 mean over all steps, with everything that exploring cost. Intervals are 95%, by a bootstrap of blocks of
-{analysis.BLOCK} steps. Of the general tuners only RASP-Tuner sees the context.
+{analysis.BLOCK} steps. Of the general tuners only RASP-Tuner sees the context. "By hand" is a person's search before
+the run: each setting of a grid once on every kind of work, then always the best; its cost is spread over the steps.
 """
 FOOT = f"""## All tables, and how to repeat them
 
@@ -38,9 +39,9 @@ FOOT = f"""## All tables, and how to repeat them
 - [kinds.csv]({FOLDER}/kinds.csv): recommendation and default side by side on new work, {PAIRS} pairs for each kind of
   work and run, with a t interval of log ratios.
 - [compiling.csv]({FOLDER}/compiling.csv): the time with compiling, as if every agent had to compile each program once.
-- `make real` needs PostgreSQL (Debian's package `postgresql`); what cannot run is left out and named. Stopped, it goes
-  on. The raw runs are in `src/rasp_lab/real/runs`. The Triton kernels need a GPU, PyTorch and Triton:
-  `python -m rasp_lab.real triton` measures them alone.
+- `make real` needs PostgreSQL and Redis (Debian's packages `postgresql` and `redis-server`); what cannot run is left
+  out and named. Stopped, it goes on. The raw runs are in `src/rasp_lab/real/runs`. The Triton kernels need a GPU,
+  PyTorch and Triton: `python -m rasp_lab.real triton` measures them alone.
 """
 
 
@@ -52,7 +53,8 @@ def write(files: Mapping[str, Sequence[Path]], docs: Path, head: str) -> None:
     (docs / "images").mkdir(parents=True, exist_ok=True)
     for name, runs in measured.items():
         (docs / "images" / f"real-{name}.svg").write_text(picture(runs, load(name).title))
-        lines += _system(name, runs, _measured([read_about(file) for file in files[name]]))
+        about = _measured([read_about(file) for file in files[name]])
+        lines += _system(name, runs, found[name][OURS], about)
     for name in SYSTEMS:
         if name not in measured:
             how = "triton" if name in ON_GPU else f"run --system {name}"
@@ -116,16 +118,21 @@ def _below(runs: Runs) -> bool:
     return found is not None and found.high < 1.0
 
 
-def _system(name: str, runs: Runs, about: str) -> Iterator[str]:
+def _system(name: str, runs: Runs, ours: Summary, about: str) -> Iterator[str]:
     system = load(name)
     alt = f"{system.title}: total cost so far as times the default's, for each agent"
     yield f"## {system.title}\n\n{getdoc(system)}\n\nMeasured with {about}.\n"
     yield f'<img src="images/real-{name}.svg" width="620" alt="{alt}">\n'
-    ours, noise = (_effect(recommended(runs, agent)) for agent in (OURS, NOISE))
-    yield f"Final comparison: recommendation / default {ours}; default / default {noise}.\n"
+    advice, noise = (_effect(recommended(runs, agent)) for agent in (OURS, NOISE))
+    yield f"Final comparison: recommendation / default {advice}; default / default {noise}.\n"
     for agent in PEERS:
         if (peer := recommended(runs, agent)) is not None:
             yield f"The same for {NAMES[agent]}: {_effect(peer)}.\n"
+    if (hand := by_hand(runs)) is not None:
+        yield (
+            f"By hand: a grid of {hand.settings} settings costs {hand.steps:.0f} steps of the default. Its best setting"
+            f" has {hand.ratio}, and {hand.with_search} with the grid's cost; RASP-Tuner has {ours.overall}.\n"
+        )
 
 
 def _agents(found: Found) -> Table:

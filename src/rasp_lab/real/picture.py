@@ -5,7 +5,8 @@ from html import escape
 
 import numpy as np
 
-from rasp_lab.real.analysis import BASE, Runs, agents_of, running
+from rasp_lab.real.analysis import Runs, agents_of, running
+from rasp_lab.real.harness import BASE
 
 NAMES = {
     "rasp-budget": "RASP-Tuner",
@@ -14,6 +15,7 @@ NAMES = {
     "tpe-each": "TPE for each kind of work",
     "cma-es": "CMA-ES",
     "random": "random search",
+    "best-of-grid": "best of a grid",
     "autotune": "Triton's autotuner",
     "best-fixed": "best fixed tile",
     "static-again": "the default again",
@@ -25,6 +27,7 @@ COLOURS = {
     "tpe-each": "#0d9aa8",
     "cma-es": "#2f9e5f",
     "random": "#a177c9",
+    "best-of-grid": "#6e56cf",
     "autotune": "#b5306f",
     "best-fixed": "#8a6d3b",
     "static-again": "#787e86",

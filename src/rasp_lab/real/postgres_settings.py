@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rasp_lab.real.system import Knobs, RunFailed, System, Work, new_seed
+from rasp_lab.real.system import Knobs, RunFailed, System, Tried, Work, coarse_grid, new_seed
 from rasp_tuner import Bool, Float, Int
 from rasp_tuner.contexts import Number
 from rasp_tuner.space import Params
@@ -56,6 +56,12 @@ KNOBS: Knobs = {
     "enable_nestloop": (Bool(), True),
     "enable_hashagg": (Bool(), True),
 }
+GRID: Tried = {
+    "work_mem": (4096, 65_536),
+    "random_page_cost": (4.0, 1.1),
+    "max_parallel_workers_per_gather": (2, 0),
+    "jit": (True, False),
+}
 COUNTS = ("updates", "joined", "grouped", "listed")
 
 
@@ -68,6 +74,7 @@ class PostgresSettings(System):
 
     title = "PostgreSQL"
     knobs = KNOBS
+    grid = coarse_grid(KNOBS, GRID)
     context = dict.fromkeys(COUNTS, Number(log=True))
     kinds = ("updates", "joins", "groups", "lists")
 

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from rasp_lab.real.system import Knobs, System, Work, new_seed
+from rasp_lab.real.system import Knobs, System, Tried, Work, coarse_grid, new_seed
 from rasp_tuner import Categorical, Int, PowerOfTwo
 from rasp_tuner.contexts import Number
 from rasp_tuner.space import Params
@@ -29,6 +29,7 @@ KNOBS: Knobs = {
     "threads": (Int(0, 2), 0),
     "journal_mode": (Categorical(["DELETE", "TRUNCATE", "PERSIST", "WAL"]), "DELETE"),
 }
+GRID: Tried = {"cache_kb": (2000, 32_000), "mmap_mb": (0, 256), "journal_mode": ("DELETE", "TRUNCATE", "WAL")}
 Runner = Callable[[sqlite3.Connection, Work, np.random.Generator], float]
 COUNTS = ("lookups", "scanned", "written", "commits")
 
@@ -42,6 +43,7 @@ class SqlitePragmas(System):
 
     title = "SQLite"
     knobs = KNOBS
+    grid = coarse_grid(KNOBS, GRID)
     context = dict.fromkeys(COUNTS, Number(log=True))
     kinds = ("lookups", "reports", "inserts", "updates")
 

@@ -1,8 +1,9 @@
 """What is tuned: knobs with their shipped defaults, pieces of work, and how one of them is run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -12,6 +13,7 @@ from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.space import Knob, Params, Value
 
 Knobs = Mapping[str, tuple[Knob, Value]]  # each with its shipped default
+Tried = Mapping[str, Sequence[Value]]  # by hand, of some knobs
 
 STRETCH = (2, 7)  # steps for which a kind of work goes on: from 2 to 6
 
@@ -44,6 +46,7 @@ class System(ABC):
     context: ClassVar[Schema]
     kinds: ClassVar[tuple[str, ...]]
     constraints: ClassVar[tuple[str, ...]] = ()
+    grid: ClassVar[tuple[Params, ...]] = ()  # what a person would try by hand; empty: nobody would
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # empty; the system may write there
@@ -103,6 +106,17 @@ class SelfTuning(System):
     @abstractmethod
     def best_fixed(self) -> Params:
         """The settings that are best for all work together, in hindsight."""
+
+
+def coarse_grid(knobs: Knobs, tried: Tried) -> tuple[Params, ...]:
+    """All combinations of a few values of a few knobs, the others at their defaults.
+
+    >>> from rasp_tuner import Int
+    >>> coarse_grid({"x": (Int(0, 9), 1), "y": (Int(0, 9), 2)}, {"x": (1, 5)})
+    ({'x': 1, 'y': 2}, {'x': 5, 'y': 2})
+    """
+    default = {name: value for name, (_, value) in knobs.items()}
+    return tuple({**default, **dict(zip(tried, values, strict=True))} for values in product(*tried.values()))
 
 
 def new_seed(rng: np.random.Generator) -> int:

@@ -9,6 +9,8 @@ SYSTEMS = {
     "postgres": "postgres_settings:PostgresSettings",
     "compression": "compression:Compression",
     "web": "web_server:WebServer",
+    "redis": "redis_server:RedisServer",
+    "duckdb": "duckdb_queries:DuckDb",
     "triton-matmul": "triton_system:Matmul",
     "triton-attention": "triton_system:Attention",
     "inference-loop": "inference_loop:InferenceLoop",

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from rasp_lab import HERE
-from rasp_lab.real.system import Knobs, RunFailed, System, Work, new_seed
+from rasp_lab.real.system import Knobs, RunFailed, System, Tried, Work, coarse_grid, new_seed
 from rasp_tuner import Bool, Categorical, Int
 from rasp_tuner.contexts import Flag, Number
 from rasp_tuner.contexts.context_encoder import Schema
@@ -33,6 +33,7 @@ KNOBS: Knobs = {
     "gzip_minimum": (Int(100, 100_000, log=True), 500),
     "chunk_kb": (Int(4, 1024, log=True), 64),
 }
+GRID: Tried = {"workers": (1, 2), "access_log": (True, False), "gzip_level": (9, 5, 1, 0)}
 CONTEXT: Schema = {
     "requests": Number(log=True),
     "connections": Number(log=True),
@@ -52,6 +53,7 @@ class WebServer(System):
 
     title = "Uvicorn and Starlette"
     knobs = KNOBS
+    grid = coarse_grid(KNOBS, GRID)
     context = CONTEXT
     kinds = tuple(f"{work}, {link}" for work in ("small", "many", "page", "image") for link in LINKS_MB_S)
 
