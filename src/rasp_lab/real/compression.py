@@ -34,9 +34,8 @@ CONTEXT: Schema = {"data": Category(values=DATA), "size_kb": Number(log=True), "
 
 class Compression(System):
     """Codec, level, filter, element size of the filter, block size, threads. Work: 256 to 512 KB of text, floats,
-    integers or log lines, sent over a fast or a slow link. The context has the kind of data, its size and the link's
-    speed. Cost: measured time to pack and unpack, plus the packed size divided by the link's speed (the link itself is
-    computed, not measured).
+    integers or log lines, sent over a fast or a slow link. The context says which. Cost: measured time to pack and
+    unpack, plus the packed size divided by the link's speed (computed).
     """
 
     title = "Blosc2"

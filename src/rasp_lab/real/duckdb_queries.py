@@ -70,11 +70,10 @@ GRID: Tried = {
 
 
 class DuckDb(System):
-    """Six settings of a database, from `threads` (as many as cores, 4 at most) to one optimizer that is switched off;
-    codec and row-group size of its Parquet files. Work: single-row lookups, the newest rows of a wide table, a report
-    with many groups, a join, and an export to Parquet with narrow reads of the file. The context has the numbers of
-    lookups, rows and reads. Cost: wall time, plus an exported file's size divided by 20 MB/s (an upload that is
-    computed, not measured).
+    """Six settings of a database, from `threads` (as many as cores) to one optimizer that is switched off; codec
+    and row-group size of its Parquet files. Work: single-row lookups, newest rows of a wide table, a report with many
+    groups, a join, an export with narrow reads. The context has the numbers of lookups, rows and reads. Cost: wall
+    time, plus an exported file's size at 20 MB/s (an upload that is computed).
     """
 
     title = "DuckDB"

@@ -59,14 +59,11 @@ class Model(Compiler, Protocol):
 
 
 class InferenceLoop(System):
-    """A loop that serves a language model of 8 layers with continuous batching. Knobs: requests that run together,
-    tokens of an iteration (answers first, then parts of prompts), tokens of a block of the cache, and queries of a
-    tile, warps and stages of the Triton attention. Work: 24 or 48 consecutive requests of the Azure LLM traces, code
-    or conversation, prompts up to 4096 and answers up to 64 tokens; they arrive in the trace's rhythm, calm or busy.
-    The clock has the measured time of each iteration; idle gaps are skipped. The context has the requests a second
-    and the mean lengths of 24 requests before. Cost: mean time from arrival to last token. If the 90th percentile of
-    the time to the first token exceeds a limit (1.5 times the default's of the worst window of its kind), the run has
-    failed, and costs as many times more.
+    """Continuous batching of a language model of 8 layers. Knobs: requests that run together, tokens of an
+    iteration, tokens of a block of the cache; tile, warps and stages of the Triton attention. Work: 24 or 48
+    consecutive requests of the Azure LLM traces, code or conversation, calm or busy; idle gaps are skipped. The context
+    has requests a second and mean lengths. Cost: mean time to the last token. If a tenth of first tokens comes after a
+    limit (1.5 times the default's worst of that kind), the run has failed, and costs as many times more.
     """
 
     title = "Inference loop"

@@ -7,7 +7,7 @@ from pathlib import Path
 from rasp_lab.pages import csv_tables
 from rasp_lab.real import analysis
 from rasp_lab.real.analysis import EARLY, Ratio, Runs, Summary, by_hand, by_kind, recommended, summaries, versus
-from rasp_lab.real.harness import PAIRS, PEERS, read, read_about
+from rasp_lab.real.harness import PAIRS, read, read_about
 from rasp_lab.real.picture import NAMES, picture
 from rasp_lab.real.systems import ON_GPU, SYSTEMS, load
 from rasp_tuner.page.html_page import Table
@@ -28,8 +28,13 @@ are checked in by `python -m rasp_lab.real page`; `make real` measures them agai
 Every step is one piece of work. All agents do it, one after another in random order, so that the machine's noise hits
 all alike. A ratio is an agent's cost as times the default's on the same work: below one is better. It is the geometric
 mean over all steps, with everything that exploring cost. Intervals are 95%, by a bootstrap of blocks of
-{analysis.BLOCK} steps. Of the general tuners only RASP-Tuner sees the context. "By hand" is a person's search before
-the run: each setting of a grid once on every kind of work, then always the best; its cost is spread over the steps.
+{analysis.BLOCK} steps. Of the general tuners only RASP-Tuner sees the context. "Recommended" is what it
+recommends in the end beside the default, on new work.
+"""
+BY_HAND_HEAD = """## To find this by hand
+
+A person would try a grid before the run: each setting once on every kind of work, then always the best. "With the
+search" spreads its cost over the steps.
 """
 FOOT = f"""## All tables, and how to repeat them
 
@@ -39,6 +44,7 @@ FOOT = f"""## All tables, and how to repeat them
 - [kinds.csv]({FOLDER}/kinds.csv): recommendation and default side by side on new work, {PAIRS} pairs for each kind of
   work and run, with a t interval of log ratios.
 - [compiling.csv]({FOLDER}/compiling.csv): the time with compiling, as if every agent had to compile each program once.
+- [machines.csv]({FOLDER}/machines.csv): versions, cores and load.
 - `make real` needs PostgreSQL and Redis (Debian's packages `postgresql` and `redis-server`); what cannot run is left
   out and named. Stopped, it goes on. The raw runs are in `src/rasp_lab/real/runs`. The Triton kernels need a GPU,
   PyTorch and Triton: `python -m rasp_lab.real triton` measures them alone.
@@ -50,34 +56,49 @@ def write(files: Mapping[str, Sequence[Path]], docs: Path, head: str) -> None:
     measured = {name: [read(file) for file in own] for name, own in files.items()}
     found = {name: {summary.agent: summary for summary in summaries(runs)} for name, runs in measured.items()}
     lines = ["# Real systems\n", f"{head}\n", HEAD, *_overview(measured, found), "", *_verdicts(measured, found), ""]
+    lines += [*_by_hand(measured, found), ""]
     (docs / "images").mkdir(parents=True, exist_ok=True)
     for name, runs in measured.items():
         (docs / "images" / f"real-{name}.svg").write_text(picture(runs, load(name).title))
-        about = _measured([read_about(file) for file in files[name]])
-        lines += _system(name, runs, found[name][OURS], about)
     for name in SYSTEMS:
-        if name not in measured:
-            how = "triton" if name in ON_GPU else f"run --system {name}"
-            lines.append(
-                f"## {load(name).title}\n\n{getdoc(load(name))}\n\nNot measured yet: `python -m rasp_lab.real {how}`.\n"
-            )
-    for table, made in (("agents", _agents(found)), ("kinds", _kinds(measured)), ("compiling", _compiling(found))):
+        lines += _system(name, name in measured)
+    where = [[load(name).title, _measured([read_about(file) for file in own])] for name, own in files.items()]
+    tables = {
+        "agents": _agents(found),
+        "kinds": _kinds(measured),
+        "compiling": _compiling(found),
+        "machines": (["system", "measured with"], where),
+    }
+    for table, made in tables.items():
         csv_tables.write(docs / FOLDER / f"{table}.csv", made)
     (docs / "REAL.md").write_text("\n".join([*lines, FOOT]))
 
 
 def _overview(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
-    yield "| system | runs x steps | RASP-Tuner | budget off | TPE | RASP-Tuner / TPE |"
-    yield "|---|---|---|---|---|---|"
+    yield "| system | runs x steps | RASP-Tuner | budget off | TPE | RASP-Tuner / TPE | recommended |"
+    yield "|---|---|---|---|---|---|---|"
     for name, runs in measured.items():
         runs_count, steps = analysis.table(runs, OURS, "cost_ms").shape
-        agents, title = found[name], load(name).title
-        link = f"[{title}](#{title.lower().replace(' ', '-')})"
         cells = [
-            *(agents[agent].overall for agent in (OURS, "rasp", "tpe")),
+            *(found[name][agent].overall for agent in (OURS, "rasp", "tpe")),
             versus(runs, OURS, "tpe"),
+            _effect(recommended(runs, OURS)),
         ]
+        title = load(name).title
+        link = f"[{title}](#{title.lower().replace(' ', '-')})"
         yield f"| {link} | {runs_count} x {steps} | {' | '.join(map(str, cells))} |"
+
+
+def _by_hand(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
+    """What a search by hand costs and finds."""
+    searched = {name: hand for name, runs in measured.items() if (hand := by_hand(runs)) is not None}
+    if searched:
+        yield BY_HAND_HEAD
+        yield "| system | settings | the search costs, steps | its best | with the search | RASP-Tuner |"
+        yield "|---|---|---|---|---|---|"
+    for name, hand in searched.items():
+        cells = [hand.settings, f"{hand.steps:.0f}", hand.ratio, hand.with_search, found[name][OURS].overall]
+        yield f"| {load(name).title} | {' | '.join(map(str, cells))} |"
 
 
 def _verdicts(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
@@ -118,21 +139,14 @@ def _below(runs: Runs) -> bool:
     return found is not None and found.high < 1.0
 
 
-def _system(name: str, runs: Runs, ours: Summary, about: str) -> Iterator[str]:
+def _system(name: str, measured: bool) -> Iterator[str]:
     system = load(name)
-    alt = f"{system.title}: total cost so far as times the default's, for each agent"
-    yield f"## {system.title}\n\n{getdoc(system)}\n\nMeasured with {about}.\n"
-    yield f'<img src="images/real-{name}.svg" width="620" alt="{alt}">\n'
-    advice, noise = (_effect(recommended(runs, agent)) for agent in (OURS, NOISE))
-    yield f"Final comparison: recommendation / default {advice}; default / default {noise}.\n"
-    for agent in PEERS:
-        if (peer := recommended(runs, agent)) is not None:
-            yield f"The same for {NAMES[agent]}: {_effect(peer)}.\n"
-    if (hand := by_hand(runs)) is not None:
-        yield (
-            f"By hand: a grid of {hand.settings} settings costs {hand.steps:.0f} steps of the default. Its best setting"
-            f" has {hand.ratio}, and {hand.with_search} with the grid's cost; RASP-Tuner has {ours.overall}.\n"
-        )
+    yield f"## {system.title}\n\n{getdoc(system)}\n"
+    if measured:
+        yield f'<img src="images/real-{name}.svg" width="620" alt="{system.title}: total cost so far">\n'
+    else:
+        how = "triton" if name in ON_GPU else f"run --system {name}"
+        yield f"Not measured yet: `python -m rasp_lab.real {how}`.\n"
 
 
 def _agents(found: Found) -> Table:

@@ -66,10 +66,10 @@ COUNTS = ("updates", "joined", "grouped", "listed")
 
 
 class PostgresSettings(System):
-    """Ten settings of a session, from `work_mem` and `random_page_cost` to `jit` and `enable_*`. `synchronous_commit`
-    and `fsync` stay on: no setting gives up durability. Work: updates in small transactions as in pgbench, a join, a
-    report with many groups, and a list with two subqueries for each row. The context has the numbers of rows and of
-    transactions. Cost: wall time of the statements; beyond 1.5 s a run has failed.
+    """Ten settings of a session, from `work_mem` to `jit` and `enable_*`. `synchronous_commit` and `fsync` stay on: no
+    setting gives up durability. Work: updates in small transactions as in pgbench, a join, a report with many groups,
+    and a list with two subqueries for each row. The context has the numbers of rows and of transactions. Cost: wall
+    time of the statements; beyond 1.5 s a run has failed.
     """
 
     title = "PostgreSQL"

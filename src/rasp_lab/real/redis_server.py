@@ -51,10 +51,9 @@ LAST = b"$4\r\nlast\r\n"  # the answer to the ECHO at the end of everything that
 
 class RedisServer(System):
     """Largest compact hashes and sorted sets, node size and compression of lists, `lazyfree-lazy-user-del`, `hz`; of
-    the client, how many commands it sends at once (50, as a batch of Logstash's) and whether as a transaction (as
-    redis-py), which the work does not need. Nothing is written to disk: no setting gives up durability. Work: hashes,
-    rankings and lists that are written and read, large sets that are written and deleted. The context has their sizes.
-    Cost: wall time, plus 5 ms for each MB that the data takes in memory (a price that we set).
+    the client, commands sent at once (50, as Logstash) and whether as a transaction (as redis-py). Nothing is written
+    to disk in any setting. Work: hashes, rankings and lists that are written and read, large sets that are deleted. The
+    context has their sizes. Cost: wall time, plus 5 ms for each MB of memory (a price that we set).
     """
 
     title = "Redis"

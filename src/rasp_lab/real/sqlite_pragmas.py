@@ -35,10 +35,10 @@ COUNTS = ("lookups", "scanned", "written", "commits")
 
 
 class SqlitePragmas(System):
-    """Pragmas `cache_size`, `mmap_size`, `page_size`, `temp_store`, `threads` and `journal_mode`. `synchronous` stays
-    FULL: no setting gives up durability. Work: single-row lookups, reports that sort and group, bulk inserts in one
-    transaction, and updates in many small ones. The context has the numbers of rows to read and to write and of
-    transactions. Cost: wall time of the statements.
+    """Pragmas `cache_size`, `mmap_size`, `page_size`, `temp_store`, `threads` and `journal_mode`; `synchronous`
+    stays FULL: no setting gives up durability. Work: single-row lookups, reports that sort and group, bulk inserts, and
+    updates in many small transactions. The context has the numbers of rows and of transactions. Cost: wall time of the
+    statements.
     """
 
     title = "SQLite"

@@ -179,14 +179,12 @@ class TritonKernel(SelfTuning):
 
 
 class Matmul(TritonKernel):
-    """Half-precision matmul of the layer that widens 4096 numbers to 14336. Knobs: the three sides of a tile, how many
-    rows of tiles go together, warps and pipeline stages. Constraints keep a tile within the registers, and within the
-    shared memory of an H100. Work: 8 launches, each with other weights, for a batch of an LLM server that serves the
-    Azure LLM traces: prompts that are read (prefill), or answers that get one more token each (decode). The context has
-    the number of tokens. Cost: GPU time. A program that cannot run is a failed run, and the default does the work.
-    Triton's autotuner tries the eight settings of Triton's tutorial, the default first, for each new number of tokens.
-    A try is counted as one piece of work, which is less than the 0.1 s that it really takes. The best fixed tile is the
-    best of all settings for all batches together; it is found beforehand at no cost.
+    """Half-precision matmul that widens 4096 numbers to 14336. Knobs: sides of a tile, rows of tiles that go together,
+    warps and pipeline stages. Constraints keep a tile within registers and shared memory. Work: 8 launches for a batch
+    of the Azure LLM traces: prompts that are read, or answers that get one more token each. The context has the number
+    of tokens. Cost: GPU time; where a program cannot run, the default does the work. Triton's autotuner tries the eight
+    settings of Triton's tutorial for each new number of tokens, a try counted as one piece of work. The best fixed tile
+    is found beforehand at no cost.
     """
 
     title = "Triton matmul"
@@ -204,11 +202,10 @@ class Matmul(TritonKernel):
 
 
 class Attention(TritonKernel):
-    """Causal attention in one pass: 32 heads of 128 numbers, four of them share keys and values. Knobs: queries and
-    keys of a tile, warps and pipeline stages. A constraint keeps a tile within the registers; none keeps it within the
-    shared memory. Work, cost and agents are those of the matmul. The context has the number of requests, and for
-    each its new tokens and all its tokens. The autotuner tries the twelve settings of Triton's tutorial; the default is
-    the one with 128 queries, 64 keys, and the warps and stages that Triton takes if nothing is said.
+    """Causal attention in one pass: 32 heads of 128 numbers, four share keys and values. Knobs: queries and keys of
+    a tile, warps and pipeline stages, within the registers. Work, cost and agents are those of the matmul. The context
+    has the requests, their new tokens and all their tokens. The autotuner tries the twelve settings of Triton's
+    tutorial; the default is the one of 128 queries, 64 keys.
     """
 
     title = "Triton attention"

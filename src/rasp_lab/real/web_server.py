@@ -44,11 +44,10 @@ CONTEXT: Schema = {
 
 
 class WebServer(System):
-    """Event loop, number of processes, access log, level and least size of the gzip middleware (it ships with level 9),
-    chunk size of file responses. Work: small and larger pages and a file that does not compress, over one to sixteen
-    connections, to clients on a fast or a slow link. The context has requests, connections, size, whether the answer is
-    text, and the link's speed. Cost: measured time until the last byte is there, plus bytes on the wire divided by the
-    link's speed (the link itself is computed, not measured).
+    """Event loop, processes, access log, level and least size of the gzip middleware (it ships with level 9), chunks of
+    file responses. Work: small and larger pages and a file that does not compress, over one to sixteen connections, to
+    clients on a fast or a slow link. The context says which. Cost: measured time to the last byte, plus bytes on the
+    wire divided by the link's speed (computed).
     """
 
     title = "Uvicorn and Starlette"

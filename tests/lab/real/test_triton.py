@@ -227,7 +227,7 @@ def test_the_page_has_what_was_measured_and_says_what_was_not(system, rows, tmp_
                     for agent in ("autotune", "static"))  # fmt: skip
     compiling = (tmp_path / page.FOLDER / "compiling.csv").read_text()
     assert f"\nTriton attention,Triton's autotuner,{sum(builds) / 1000.0:.1f},{own / default:.2f}\n" in compiling
-    assert "The same for best fixed tile: " in made
+    assert "\nTriton attention,best fixed tile," in (tmp_path / page.FOLDER / "agents.csv").read_text()
     assert made.count("Not measured yet: `python -m rasp_lab.real triton`.") == 2  # matmul and inference loop
     left_out = "SQLite, PostgreSQL, Blosc2, Uvicorn and Starlette, Redis, DuckDB, Triton matmul, Inference loop"
     assert f"Not measured yet: {left_out}." in made
