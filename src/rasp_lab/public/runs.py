@@ -17,7 +17,7 @@ from rasp_lab.public.peer_totals import made_by
 from rasp_lab.public.protocols import run
 from rasp_tuner.files.snapshot import write
 
-ENGINE = ("engine", "core", "space")  # rooms of the library that a suggestion depends on
+ENGINE = ("engine", "space")  # rooms of the library that a suggestion depends on
 
 
 @cache

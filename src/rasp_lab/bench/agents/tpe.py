@@ -33,7 +33,7 @@ class Tpe(ScalarAgent):
         self._study = _quiet_study(self._storage)
         self._axes: dict[str, BaseDistribution] = {
             name: CategoricalDistribution(range(knob.levels))
-            if isinstance(knob, Categorical)
+            if isinstance(knob, Categorical) and not knob.ordered  # places of an ordered one are like numbers
             else FloatDistribution(0.0, 1.0)
             for name, knob in task.space.knobs.items()
         }

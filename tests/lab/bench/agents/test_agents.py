@@ -253,3 +253,16 @@ def test_ra_gd_moves_whole_knobs_by_levels_and_leaves_categories_alone():
     losses = play(domain, 40)
     assert losses[19] == 0.0
     assert losses[39] == 0.0
+
+
+def test_tpe_takes_ordered_choices():
+    levels = ["low", "medium", "high", "highest"]
+    space = Space({"level": Categorical(levels, ordered=True)})
+    agent = create("tpe", Task(space, {"m": Metric("min")}, 0, space.to_unit({"level": "low"})), 0)
+    costs = []
+    for _ in range(40):
+        asked, point = agent.ask(np.empty(0))
+        costs.append(3.0 - levels.index(space.from_unit(point)["level"]))
+        agent.tell(asked, {"m": costs[-1]})
+    assert costs[0] == 3.0
+    assert sum(costs[20:]) < 10.0
