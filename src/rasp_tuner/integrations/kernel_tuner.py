@@ -1,6 +1,7 @@
 """RaspStrategy: a strategy of Kernel Tuner that remembers other shapes and devices (docs/KERNEL_TUNER.md)."""
 
 import contextlib
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -46,6 +47,7 @@ class RaspStrategy:
         self._schema = {"device": "category", **dict.fromkeys(SIZES, "number"), **(context or {})}
         self._default, self.tuner, self._settings = dict(default or {}), tuner, {"budget": None, **with_goal(settings)}
         self.also: Mapping[str, Any] = {}
+        self._searched: tuple[dict[str, Any], list[Tuner]] | None = None  # the latest context, and its own search
 
     def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[dict[str, Any]]:
         """The results of all configurations that ran, until the limit is reached or none is left."""
@@ -58,16 +60,19 @@ class RaspStrategy:
             with contextlib.suppress(StopCriterionReached):
                 cost(searchspace.list[0], check_restrictions=False)
             return cost.results  # type: ignore[no-any-return]
-        tuner = self._tuner_for(labels, objective, "max" if tuning_options.objective_higher_is_better[0] else "min")
+        direction: Direction = "max" if tuning_options.objective_higher_is_better[0] else "min"
         context = self._context(searchspace, runner)
+        memory = self._tuner_for(labels, objective, direction)
+        turns = itertools.cycle(searches := self._searches(context, memory, {objective: direction}))
         places = np.asarray(searchspace.get_list_param_indices_numpy(), dtype=np.int64)  # [n, d] of valid ones
         fresh, going = np.ones(len(places), dtype=bool), True
-        listed = tuner.listed(_settings(labels, places)) if tuner.searches else None
+        listed = memory.listed(_settings(labels, places)) if memory.searches else None
         while going and fresh.any():
-            suggestion = tuner.ask(context, among=None if listed is None else listed.where(fresh))
+            asked = next(turns)
+            suggestion = asked.ask(context, among=None if listed is None else listed.where(fresh))
             params = suggestion.params
-            if fresh.all() and tuner.learned:  # the best known comes first: then the result is no worse than memory
-                params = tuner.recommend(context)
+            if fresh.all() and memory.learned:  # the best known comes first: then the result is no worse than memory
+                params = memory.recommend(context)
             wanted = [labels[name].index(params[name]) if name in params else 0 for name in labels]
             at = _nearest(places, fresh, np.array(wanted))
             fresh[at] = False
@@ -79,14 +84,18 @@ class RaspStrategy:
                 going = False
                 if tuning_options.verbose:
                     print(limit)  # noqa: T201  # as all strategies of Kernel Tuner do
-            if len(cost.results) > done and "__error__" in cost.results[-1]:
-                tuner.tell_failed(suggestion.id, str(cost.results[-1]["__error__"]), ran)
-            elif len(cost.results) > done:
-                value = float(cost.results[-1][objective])
+            if len(cost.results) > done:
+                result = cost.results[-1]
+                value = math.nan if "__error__" in result else float(result[objective])
                 if math.isfinite(value):
-                    tuner.tell(suggestion.id, {objective: value}, ran)
+                    asked.tell(suggestion.id, {objective: value}, ran)
                 else:
-                    tuner.tell_failed(suggestion.id, f"{objective} is {value}", ran)
+                    asked.tell_failed(suggestion.id, str(result.get("__error__", f"{objective} is {value}")), ran)
+                for other in searches:
+                    if other is not asked and math.isfinite(value):
+                        other.observe(context, ran, {objective: value})
+                    elif other is not asked:
+                        other.observe_failed(context, ran)
         return cost.results  # type: ignore[no-any-return]
 
     def _tuner_for(self, labels: Labels, objective: str, direction: Direction) -> Tuner:
@@ -99,6 +108,19 @@ class RaspStrategy:
             self.tuner = fresh
         check_alike(self.tuner, fresh)
         return self.tuner
+
+    def _searches(self, context: dict[str, Any], memory: Tuner, metrics: dict[str, Direction]) -> list[Tuner]:
+        """Who takes turns: the memory, and where it knows other contexts a search of this one alone.
+
+        The memory finds what contexts have in common within a few looks. The last percents are this context's own, and
+        there what it knows of others misleads it. Both learn every result.
+        """
+        if self._searched is None or self._searched[0] != context:
+            own = []
+            if memory.learned:
+                own = [Tuner(memory.knobs, metrics, self._schema, memory.recommend(context), **self._settings)]
+            self._searched = context, own
+        return [memory, *self._searched[1]]
 
     def _context(self, searchspace: Any, runner: Any) -> dict[str, Any]:
         """The device's name and the problem's size, with what the user adds."""
