@@ -4,6 +4,7 @@ Run: python -m rasp_lab.pages                       list every page: version, co
      python -m rasp_lab.pages --write               put the heads of all pages right; after a change of the engine
      python -m rasp_lab.pages --record RESULTS.md   figures were measured with the engine as it is; writes the head, too
      python -m rasp_lab.pages --record RESULTS.md --commit 7d67dcb --of "random worlds"
+     python -m rasp_lab.pages --record PAPER.md --commit c1ccc5a3 --of "all else" --apart     no engine moves them
      python -m rasp_lab.pages --measure LIMITS.md   run the commands of its tables, keep what they print, and record it
 
 `make results` and `make real` record what they measure themselves. After --measure, read the page: its prose is yours.
@@ -12,6 +13,7 @@ Run: python -m rasp_lab.pages                       list every page: version, co
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rasp_lab import REPOSITORY
 from rasp_lab.pages import origin
@@ -28,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--measure", metavar="PAGE", choices=COMMANDS, help=f"one of {', '.join(COMMANDS)}")
     parser.add_argument("--commit", default="HEAD", help="with which commit; the working tree if absent")
     parser.add_argument("--of", default="", metavar="WHAT", help="which of its figures, where they differ in age")
+    parser.add_argument("--apart", action="store_true", help="figures that no engine moves, as of the paper's agents")
     given = parser.parse_args(arguments)
     if given.measure:
         changed = measure(given.measure)
@@ -36,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.record:
         if not (DOCS / given.record).is_file():
             parser.error(f"{DOCS / given.record} must be a page, such as RESULTS.md")
-        origin.record(given.record, origin.origin_of(given.commit, given.of))
+        found = origin.origin_of(given.commit, given.of)
+        origin.record(given.record, replace(found, engine=origin.WITHOUT_ENGINE) if given.apart else found)
     wrong = wrong_heads()
     if given.write or given.record:
         for page in wrong:
@@ -65,7 +69,7 @@ def listing() -> str:
     lines = [f"engine of today: {today}"]
     found = [(page, o) for page, origins in origin.load().items() for o in origins]
     for page, o in sorted(found, key=lambda item: (not item[1].is_older(today), item[1].day)):
-        state = "older" if o.is_older(today) else "today's"
+        state = "older" if o.is_older(today) else "today's" if o.engine == today else o.engine
         lines.append(f"{state:8}{page:16}{o.day}  {o.commit:9}{o.version:12}{o.engine:14}{o.what}".rstrip())
     return "\n".join(lines)
 

@@ -21,6 +21,7 @@ ORIGINS = Path("docs/results/origins.json")
 SOURCES = frozenset({".py", ".c", ".h", ".cu"})
 SHOWN_DIGITS = 12  # of a hash: two engines with the same ones are not to be feared
 NO_ENGINE = "none"  # of a commit that had no engine/ folder yet
+WITHOUT_ENGINE = "apart"  # of figures that no engine moves: agents of the paper, peers
 NO_COMMIT = "unknown"
 OLDER = "**Measured with an older engine.**"
 START = "*Figures"  # of the line in the head of a page
@@ -59,11 +60,12 @@ class Origin:
 
     def is_older(self, today: str) -> bool:
         """Whether the engine has changed since; `today` is its hash now."""
-        return self.engine != today
+        return self.engine not in (today, WITHOUT_ENGINE)
 
     def __str__(self) -> str:
         of = f" of {self.what}" if self.what else ""
-        return f"{of}: rasp-tuner {self.version}, commit {self.commit}, {self.day}, engine {self.engine}"
+        engine = "without the engine" if self.engine == WITHOUT_ENGINE else f"engine {self.engine}"
+        return f"{of}: rasp-tuner {self.version}, commit {self.commit}, {self.day}, {engine}"
 
 
 Origins = Mapping[str, tuple[Origin, ...]]  # by page

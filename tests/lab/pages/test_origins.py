@@ -86,6 +86,13 @@ def test_figures_of_several_times_are_kept_apart(repository):
     assert origin.OLDER not in origin.head("OTHER.md", repository)
 
 
+def test_figures_that_no_engine_moves_never_become_older(repository):
+    origin.record("OTHER.md", Origin("0.2", "abc", "2026-01-01", origin.WITHOUT_ENGINE), repository)
+    said = origin.head("OTHER.md", repository)
+    assert said == "*Figures: rasp-tuner 0.2, commit abc, 2026-01-01, without the engine.*"
+    assert origin.head_of(origin.load(repository)["OTHER.md"], "f" * 12) == said
+
+
 def test_a_page_without_an_origin_is_named(repository):
     with pytest.raises(InvalidValue, match=r"has no entry for NEW.md: python -m rasp_lab.pages --record NEW.md"):
         origin.head("NEW.md", repository)
@@ -111,6 +118,9 @@ def test_the_command_lists_pages_and_puts_heads_right(repository, monkeypatch, c
     assert command.main(["--record", "PAGE.md"]) == 0
     assert command.main([]) == 0
     assert json.loads((docs / "results" / "origins.json").read_text())["PAGE.md"][0]["engine"] == origin.engine_hash()
+    assert command.main(["--record", "PAGE.md", "--apart"]) == 0
+    assert command.main([]) == 0
+    assert "apart   PAGE.md" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         command.main(["--record", "NOWHERE.md"])
     assert "must be a page" in capsys.readouterr().err
