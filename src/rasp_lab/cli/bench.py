@@ -256,7 +256,7 @@ def _run_public(
             peer_totals.write(found, table)
         lines = public_page.summary(found, data)
         if page is not None:
-            lines = public_page.with_earlier(lines, page.with_suffix(".csv"))
+            lines = public_page.with_earlier(lines, page.with_suffix(".csv"), {cell.agent for cell in cells})
         public_page.write_csv(lines, out / "public.csv")
     if page is not None:
         public_page.write_page(lines, page)

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from operator import gt, le
@@ -123,8 +123,11 @@ def _fixed(folder: Path) -> list[Line]:
     return lines
 
 
-def with_earlier(lines: Sequence[Line], file: Path) -> list[Line]:
-    """Also the lines of peers in an earlier table: those of more seeds than today's, or of none today."""
+def with_earlier(lines: Sequence[Line], file: Path, ran: Collection[str] = ()) -> list[Line]:
+    """Also the lines of an earlier table: of peers those of more seeds than today's, or of none today.
+
+    Of our agents those that were not asked to run: `ran` names the others.
+    """
     if not file.is_file():
         return list(lines)
     with file.open(newline="") as rows:
@@ -138,7 +141,7 @@ def with_earlier(lines: Sequence[Line], file: Path) -> list[Line]:
                 int(row["seeds"]),
             )
             for row in csv.DictReader(rows)
-            if row["seeds"] and not row["agent"].startswith(OURS)
+            if row["seeds"] and not (row["agent"].startswith(OURS) and row["agent"] in ran)
         ]
     best = {line[:3]: line for line in lines}
     for line in read:
@@ -153,7 +156,10 @@ def _number(text: str) -> float | None:
 
 def in_order(lines: Sequence[Line]) -> list[Line]:
     order = {name: i for i, name in enumerate((*SYSTEMS, *serving.MODELS, *kernels.GPUS, ALL))}
-    return sorted(lines, key=lambda line: (line.measure, order.get(line.set, 99), line.set))
+    return sorted(
+        lines,
+        key=lambda x: (x.measure, order.get(x.set, 99), x.set, not x.agent.startswith(OURS), x.agent),
+    )
 
 
 def rows_of(lines: Sequence[Line]) -> list[list[str]]:

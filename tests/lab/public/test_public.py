@@ -139,8 +139,10 @@ def test_an_earlier_line_of_a_peer_stays_if_it_is_of_more_seeds(tmp_path):
     earlier = [line("TPE", 1.5, 3), line("random", 2.5, 3), line("CMA-ES", 3.5, 3), line("RASP", 4.5, 9)]
     public_page.write_csv(earlier, tmp_path / "a.csv")
     today = [line("random", 2.0, 4), line("CMA-ES", 3.0, 2)]
-    found = {x.agent: x for x in public_page.with_earlier(today, tmp_path / "a.csv")}
+    found = {x.agent: x for x in public_page.with_earlier(today, tmp_path / "a.csv", {"RASP", "random", "CMA-ES"})}
     assert found == {"TPE": earlier[0], "random": today[0], "CMA-ES": earlier[2]}  # ours is of an older engine
+    some = public_page.with_earlier(today, tmp_path / "a.csv", {"random", "CMA-ES"})
+    assert earlier[3] in some  # ours was not asked to run again
     assert public_page.with_earlier(today, tmp_path / "none.csv") == today
 
 
