@@ -7,6 +7,7 @@ import numpy as np
 
 from rasp_lab.bench.domains.base import Task
 from rasp_tuner.base.numerics import Array
+from rasp_tuner.engine.preset import DEFAULT
 from rasp_tuner.paper import PAPER
 from rasp_tuner.presets import named
 from rasp_tuner.tuner import BUDGET, Tuner
@@ -14,6 +15,8 @@ from rasp_tuner.tuner import BUDGET, Tuner
 
 class Rasp:
     """A `Tuner` on the task's space, metrics and default; `settings` change constants of the preset.
+
+    They are numbers, as in `rasp[screen=1]`; what is on or off in the preset is on unless it is 0.
 
     >>> flash = partial(Rasp, preset="paper", settings={"base_step": 0.25})  # as the paper runs Flash and ISP
     """
@@ -30,12 +33,13 @@ class Rasp:
     ) -> None:
         self.task = task
         self.masked = masked
+        own = {name: bool(x) if isinstance(DEFAULT.get(name), bool) else x for name, x in (settings or {}).items()}
         self.tuner = Tuner(
             task.space.knobs,
             task.metrics,
             task.context_dim or None,
             task.space.from_unit(task.default),
-            preset=named(preset, {**(task.paper_constants if preset != "default" else {}), **(settings or {})}),
+            preset=named(preset, {**(task.paper_constants if preset != "default" else {}), **own}),
             seed=seed,
             budget=budget,
         )

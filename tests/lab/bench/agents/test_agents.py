@@ -179,6 +179,12 @@ def test_agents_take_settings_by_name():
             parse(wrong)
 
 
+def test_what_is_on_or_off_is_a_number_in_an_agents_name():
+    for name, screened in (("rasp[screen=0]", False), ("rasp[screen=1]", True)):
+        constants = snapshot.decode(create(name, PLAIN, 0).tuner.to_bytes())[0]["preset"]["constants"]
+        assert constants["screen"] is screened
+
+
 def test_the_papers_own_changes_for_a_domain_reach_its_stack_alone():
     task = domains.create("8_Server_Flash_Crowd").task()
     steps = [
