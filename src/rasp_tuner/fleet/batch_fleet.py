@@ -2,22 +2,23 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from rasp_tuner import presets
-from rasp_tuner.base.checks import flag, whole
+from rasp_tuner.base.checks import whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread
-from rasp_tuner.contexts.context_encoder import Schema, context_encoder
+from rasp_tuner.contexts.context_encoder import context_encoder
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel import belief
 from rasp_tuner.engine.kernel.batch import Beliefs
 from rasp_tuner.engine.kernel.masks import Flags, span
 from rasp_tuner.engine.kernel.state import Places, shapes
-from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.errors import InvalidValue
 from rasp_tuner.fleet import fleet_file, single
 from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.checks import Checks
@@ -31,9 +32,8 @@ from rasp_tuner.fleet.knobs import ContinuousKnobs, is_continuous
 from rasp_tuner.fleet.prior import FleetPrior, combine, guide, summarise
 from rasp_tuner.fleet.records import NO_STOP
 from rasp_tuner.fleet.tuners import Tuners
-from rasp_tuner.space import Knob
-from rasp_tuner.tuner import BUDGET, Tuner
-from rasp_tuner.types import Direction, Metric
+from rasp_tuner.tuner import Tuner
+from rasp_tuner.types import Metric
 
 PRIOR_EVERY = 1.2  # times as many samples as when it was learned: then the fleet's prior is learned anew
 
@@ -43,31 +43,9 @@ class BatchFleet(Fleet):
     """All tuners in arrays with a leading axis of tuners; each is a model of quadratics."""
 
     magic = fleet_file.MAGIC
+    _settings = MappingProxyType({"preset": presets.default(quadratic=True)})
 
-    def __init__(
-        self,
-        space: Mapping[str, Knob],
-        metrics: Mapping[str, Metric | Direction],
-        context: Schema = None,
-        default: Mapping[str, object] | None = None,
-        size: int = 1000,
-        *,
-        device: str = "cpu",
-        seed: int = 0,
-        budget: float | None = BUDGET,
-        guard: float | None = None,
-        switching_cost: float = 0.0,
-        share: bool = True,
-        constraints: Sequence[str] = (),
-    ) -> None:
-        size = whole("size", size, 0, MOST_TUNERS, InvalidSpace)
-        flag("share", share, InvalidSpace)
-        # a Tuner checks all of this, and says what a tuner of this fleet looks like in a snapshot
-        example = Tuner(
-            space, metrics, context, default,
-            preset=presets.default(quadratic=True), seed=seed,
-            budget=budget, guard=guard, switching_cost=switching_cost, constraints=constraints,
-        )  # fmt: skip
+    def _begin(self, example: Tuner, size: int, device: str, share: bool) -> None:
         plan, place = Plan.of(example), Device(device)
         ContinuousKnobs(plan.space)  # before anything is built
         self._build(plan, place, blank(plan, place, size, 0), size, share, None)

@@ -8,10 +8,13 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 
+from rasp_tuner.base.checks import flag, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Places
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.fleet.build import MOST_TUNERS
 from rasp_tuner.fleet.fleet_file import Progress, magic_of
 from rasp_tuner.space import Knob
 from rasp_tuner.tuner import BUDGET, Tuner
@@ -56,6 +59,7 @@ class Fleet(ABC):
 
     kinds: ClassVar[tuple[type["Fleet"], ...]] = ()  # the first that takes what is described is built
     magic: ClassVar[bytes]  # its files begin with
+    _settings: ClassVar[Mapping[str, Any]]  # of its tuners, besides those that are given
 
     def __new__(
         cls,
@@ -69,7 +73,6 @@ class Fleet(ABC):
             cls = next(kind for kind in Fleet.kinds if kind.takes(space, metrics, constraints))  # type: ignore[assignment]
         return super().__new__(cls)
 
-    @abstractmethod
     def __init__(
         self,
         space: Mapping[str, Knob],
@@ -85,7 +88,20 @@ class Fleet(ABC):
         switching_cost: float = 0.0,
         share: bool = True,
         constraints: Sequence[str] = (),
-    ) -> None: ...
+    ) -> None:
+        size = whole("size", size, 0, MOST_TUNERS, InvalidSpace)
+        flag("share", share, InvalidSpace)
+        # a Tuner checks all of this, and says what a tuner of this fleet looks like in a snapshot
+        example = Tuner(
+            space, metrics, context, default,
+            seed=seed, budget=budget, guard=guard, switching_cost=switching_cost, constraints=constraints,
+            **self._settings,
+        )  # fmt: skip
+        self._begin(example, size, device, share)
+
+    @abstractmethod
+    def _begin(self, example: Tuner, size: int, device: str, share: bool) -> None:
+        """Become a fleet of `size` tuners that are as this one, which knows nothing."""
 
     @classmethod
     @abstractmethod

@@ -2,15 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from rasp_tuner.base.checks import flag, show, whole
+from rasp_tuner.base.checks import show, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import MOST_SAMPLES
 from rasp_tuner.base.threads import methods_on_one_thread
-from rasp_tuner.contexts.context_encoder import KindEncoder, Schema, context_encoder
+from rasp_tuner.contexts.context_encoder import KindEncoder, context_encoder
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import InvalidSpace, InvalidValue
@@ -22,9 +23,8 @@ from rasp_tuner.fleet.fleet import Contexts, Fleet, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
 from rasp_tuner.fleet.inputs import check_no_control, columns_by_name, contexts_of, ends_of, rows_of
 from rasp_tuner.fleet.single import check_same_kind
-from rasp_tuner.space import Float, Int, Knob
-from rasp_tuner.tuner import BUDGET, Tuner
-from rasp_tuner.types import Direction, Metric
+from rasp_tuner.space import Float, Int
+from rasp_tuner.tuner import Tuner
 
 Row = dict[str, Any]  # by name
 
@@ -34,31 +34,11 @@ class TunerFleet(Fleet):
     """One after the other: what one tuner is asked and told is what a `Tuner` with its seed would be."""
 
     magic = b"RASPFLT2"
+    _settings = MappingProxyType({"max_pending": 1})
 
-    def __init__(
-        self,
-        space: Mapping[str, Knob],
-        metrics: Mapping[str, Metric | Direction],
-        context: Schema = None,
-        default: Mapping[str, object] | None = None,
-        size: int = 1000,
-        *,
-        device: str = "cpu",
-        seed: int = 0,
-        budget: float | None = BUDGET,
-        guard: float | None = None,
-        switching_cost: float = 0.0,
-        share: bool = True,
-        constraints: Sequence[str] = (),
-    ) -> None:
-        size = whole("size", size, 0, MOST_TUNERS, InvalidSpace)
+    def _begin(self, example: Tuner, size: int, device: str, share: bool) -> None:
+        del share  # what processes have learned is not shared
         _check_device(device)
-        flag("share", share, InvalidSpace)  # and no more: what processes have learned is not shared
-        example = Tuner(
-            space, metrics, context, default,
-            seed=seed, max_pending=1,
-            budget=budget, guard=guard, switching_cost=switching_cost, constraints=constraints,
-        )  # fmt: skip
         self._build(example.to_bytes(), [], 0)
         if size:
             self.add(size)
