@@ -72,7 +72,7 @@ def play(world: World, seed: int, steps: int, paired: bool) -> tuple[int | None,
         near = all(world.log(tuner.recommend([load]), load) <= math.log(NEAR) for load in world.loads)
         since = (step if since is None else since) if near else None
     found = since if since is not None and steps - since > IN_A_ROW else None
-    return found, float(np.mean(losses)), str(tuner.savings())
+    return found, float(np.mean(losses)), str(tuner.savings() or "-")
 
 
 def main() -> None:
