@@ -61,11 +61,11 @@ $(REAL): $(VENV)
 demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, report in out/demo/report.html
 	$(BIN)/rasp demo --out out
 
-# Three workers on two cores, since tests wait for servers; one thread each of BLAS and OpenMP (PyTorch, LightGBM): more
+# Four workers on two cores, since tests wait for servers; one thread each of BLAS and OpenMP (PyTorch, LightGBM): more
 # only wait for each other.
 test test-core test-all coverage: export OPENBLAS_NUM_THREADS := 1
 test test-core test-all coverage: export OMP_NUM_THREADS := 1
-PYTEST = $(BIN)/pytest -n 3 --dist worksteal --durations=40 --durations-min=3
+PYTEST = $(BIN)/pytest -n 4 --dist worksteal --durations=40 --durations-min=3
 
 test: $(READY) ## what a developer needs, in five minutes on two cores; warnings are errors
 	$(PYTEST) -m "not slow"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rasp_tuner import Categorical, Category, Fleet, Float, Int, InvalidSpace, InvalidValue, Metric, Tuner
+from rasp_tuner import Categorical, Category, Float, Int, InvalidSpace, InvalidValue, Metric, Tuner
 
 LIMIT = 200.0
 LOADS = (0.0, 0.4, 1.0)
@@ -231,14 +231,12 @@ def test_a_limit_that_makes_no_sense_is_refused(fields, said):
         Metric(**fields)
 
 
-def test_something_must_be_minimised_and_other_kinds_say_that_they_keep_no_limits():
+def test_something_must_be_minimised_and_preset_paper_says_that_it_keeps_no_limits():
     space, limit = {"x": Float(0.0, 1.0)}, Metric("min", max=3.0)
     with pytest.raises(InvalidSpace, match="every metric is a limit"):
         Tuner(space, {"p99_ms": limit})
     with pytest.raises(InvalidSpace, match="knows no limits"):
         Tuner(space, {"cost": "min", "p99_ms": limit}, preset="paper")
-    with pytest.raises(InvalidSpace, match="keeps no limits"):
-        Fleet(space, {"cost": "min", "p99_ms": limit}, size=2)
 
 
 @settings(max_examples=25, deadline=None)
