@@ -347,9 +347,9 @@ The formula takes the value of random search's mean rank for its mean value: so 
 `dlisa/` is from AI-4-SE/workload_coverage_companion, commit 78d3b695 (CC BY-SA 4.0), and ideas-labo/dlisa, commit
 5455851e; `sqlite_queries/` and `poppler/` from llesoil/input_sensitivity, commit aec6b95b (MIT); `llm_serving/` from
 ai-dynamo/aiconfigurator, commit 095f58a5 (Apache-2.0); `kernel_hub/` from AutoTuningAssociation/benchmark_hub, commit
-8eeb99e7 (MIT). They were turned into arrays, which those repositories do not hold. From who has the arrays,
-`rasp bench public --data DIR --download URL` gets them and checks their checksums. Nothing of them is part of this
-repository.
+8eeb99e7 (MIT). They were turned into arrays, which those repositories do not hold.
+`rasp bench public --data DIR --download URL` fetches them from somebody who has them, and checks their checksums. Nothing
+of them is part of this repository.
 
 ## Again
 
