@@ -86,7 +86,7 @@ def _overview(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
         ]
         title = load(name).title
         link = f"[{title}](#{title.lower().replace(' ', '-')})"
-        yield f"| {link} | {runs_count} x {steps} | {' | '.join(map(str, cells))} |"
+        yield f"| {link} | {runs_count} x {steps} | {_narrow(cells)} |"
 
 
 def _by_hand(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
@@ -98,7 +98,12 @@ def _by_hand(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
         yield "|---|---|---|---|---|---|"
     for name, hand in searched.items():
         cells = [hand.settings, f"{hand.steps:.0f}", hand.ratio, hand.with_search, found[name][OURS].overall]
-        yield f"| {load(name).title} | {' | '.join(map(str, cells))} |"
+        yield f"| {load(name).title} | {_narrow(cells)} |"
+
+
+def _narrow(cells: Sequence[object]) -> str:
+    """Cells of a wide table: intervals as 0.65-0.79."""
+    return " | ".join(str(cell).replace(" to ", "-") for cell in cells)
 
 
 def _verdicts(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
