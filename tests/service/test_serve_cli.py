@@ -74,12 +74,15 @@ def test_an_open_address_needs_keys(tmp_path):
 
 def test_a_server_with_keys_on_all_addresses(tmp_path):
     key = rasp("keys", "create", "--data", tmp_path, "--scope", "admin").stdout.strip()
-    server = Process(tmp_path, "--host", EVERYWHERE, "--allow-host", "tuner.example", forked=False)
+    server = Process(tmp_path, "--host", EVERYWHERE, "--allow-host", "tuner.example", "--studies", "1", forked=False)
     try:
         with plain_client(server.url) as client:
             assert client.post("/v1/studies", json=STUDY).status_code == 401
             headers = {"authorization": f"Bearer {key}"}
             assert client.post("/v1/studies", json=STUDY, headers=headers).status_code == 201
+            one_more = client.post("/v1/studies", json=STUDY | {"name": "more"}, headers=headers)
+            assert one_more.status_code == 409
+            assert "there are 1 studies already, which is the limit: rasp serve --studies" in one_more.text
             assert client.get("/v1/studies", headers={**headers, "host": "tuner.example"}).status_code == 200
             assert client.get("/v1/studies", headers={**headers, "host": "other.example"}).status_code == 421
         assert "one runs on this folder" in rasp("doctor", "--data", tmp_path).stdout

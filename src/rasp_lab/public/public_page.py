@@ -348,8 +348,8 @@ The formula takes the value of random search's mean rank for its mean value: so 
 5455851e; `sqlite_queries/` and `poppler/` from llesoil/input_sensitivity, commit aec6b95b (MIT); `llm_serving/` from
 ai-dynamo/aiconfigurator, commit 095f58a5 (Apache-2.0); `kernel_hub/` from AutoTuningAssociation/benchmark_hub, commit
 8eeb99e7 (MIT). They were turned into arrays, which those repositories do not hold.
-`rasp bench public --data DIR --download URL` fetches them from somebody who has them, and checks their checksums. Nothing
-of them is part of this repository.
+`rasp bench public --data DIR --download URL` fetches them from somebody who has them, and checks their checksums.
+Nothing of them is part of this repository.
 
 ## Again
 

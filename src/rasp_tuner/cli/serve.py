@@ -40,6 +40,9 @@ def run_server(
         float,
         typer.Option(min=0.5, max=600.0, help="Seconds of silence after which other servers take over the studies."),
     ] = 10.0,
+    studies: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Most studies that a server has; more are refused.")
+    ] = 10_000,
     studies_in_memory: Annotated[
         int,
         typer.Option(min=1, max=1_000_000, help="Studies kept in memory, about 1 MB each; others are read when asked."),
@@ -68,7 +71,7 @@ def run_server(
             from rasp_tuner.service.limits import Limits
             from rasp_tuner.service.server import serve
 
-        limits = Limits(studies_in_memory=studies_in_memory, flag_lease=flag_lease)
+        limits = Limits(studies=studies, studies_in_memory=studies_in_memory, flag_lease=flag_lease)
         folder = data or Path(stack.enter_context(TemporaryDirectory(prefix="rasp-")))
         what = folder if data else "the database"
         serve(
