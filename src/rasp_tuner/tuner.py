@@ -306,9 +306,12 @@ class Tuner(TunerView):
         metrics, has_context = self._optimizer.metrics, bool(self._encoder.dim)
         found = [outcome_sum(f"sums[{i}]", one, metrics, has_context) for i, one in enumerate(sums)]
         points = [self._space.to_unit(one.params, f"sums[{i}].params") for i, one in enumerate(found)]
-        for one in found:
-            for context in one.contexts:
-                self.check_context(context)
+        for i, one in enumerate(found):
+            for k, context in enumerate(one.contexts):
+                try:
+                    self.check_context(context)
+                except InvalidValue as reason:
+                    raise InvalidValue(f"sums[{i}].contexts[{k}]: {reason}") from None
         total = sum(one.count for one in found)
         for i, (one, point) in enumerate(zip(found, points, strict=True)):
             self._tell_sum(one, point, i, max(round(SUMS_ON_RECORD * one.count / total), 1))

@@ -1,6 +1,7 @@
 """What came of a policy's picks, added up at the edge and told: the loop closes without a request for a decision."""
 
 import json
+import math
 import subprocess
 import sys
 from math import log
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rasp_tuner import Category, Float, Int, Number, Tuner
+from rasp_tuner import Category, Float, Int, InvalidValue, Number, Tuner
 from rasp_tuner.policy.evaluate import load, pick_of
 from rasp_tuner.policy.sums import CONTEXTS, MOST_SUMS, OutcomeSums
 
@@ -110,14 +111,65 @@ def test_sums_are_bounded_and_wrong_contexts_are_left_out(tmp_path):
     assert sum(one["count"] for one in sums.take()) == MOST_SUMS + 500
 
 
-def test_metrics_that_change_and_policies_that_do_not_explore_are_refused(tmp_path):
+def test_other_metrics_are_a_sum_of_their_own(tmp_path):
     policy = some_policy(tmp_path)
     sums, context = OutcomeSums(policy), {"qps": 1.0, "region": "eu"}
-    sums.add(pick_of(policy, context, "a"), context, {"p99": 1.0})
-    with pytest.raises(ValueError, match="metrics must be p99"):
-        sums.add(pick_of(policy, context, "a"), context, {"p50": 1.0})
+    for metrics in ({"p50": 1.0}, {"p99": 1.0}, {"p99": 3.0}):
+        sums.add(pick_of(policy, context, "a"), context, metrics)
+    assert [(list(one["metrics"]), one["count"]) for one in sums.take()] == [(["p50"], 1), (["p99"], 2)]
+
+
+def test_policies_that_do_not_explore_are_refused(tmp_path):
     with pytest.raises(ValueError, match="explore=True"):
-        OutcomeSums({**policy, "explore": None})
+        OutcomeSums({**some_policy(tmp_path), "explore": None})
+
+
+@pytest.mark.parametrize(
+    ("context", "metrics", "said"),
+    [
+        (None, {"p99": 1.0}, "a context must have qps, region"),
+        ([1.0], {"p99": 1.0}, "a context must have qps, region"),
+        ({"qqq": 1.0}, {"p99": 1.0}, "a context has qps, region; got qqq"),
+        ([math.inf, "eu"], {"p99": 1.0}, r"context\['qps'\] must be a text or a finite number"),
+        ([[1.0], "eu"], {"p99": 1.0}, r"context\['qps'\] must be a text or a finite number"),
+        ([1.0, "eu"], None, "metrics must be numbers by name"),
+        ([1.0, "eu"], {}, "metrics must be numbers by name"),
+        ([1.0, "eu"], {"p99": math.nan}, r"metrics\['p99'\] must be a finite number"),
+        ([1.0, "eu"], {"p99": 1e200}, r"metrics\['p99'\] must be a finite number"),
+        ([1.0, "eu"], {"p99": "2"}, r"metrics\['p99'\] must be a finite number"),
+        ([1.0, "eu"], {"p99": True}, r"metrics\['p99'\] must be a finite number"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_it_counts(tmp_path, context, metrics, said):
+    policy = some_policy(tmp_path)
+    sums, right = OutcomeSums(policy), [1.0, "eu"]
+    pick = pick_of(policy, right, "a")
+    sums.add(pick, right, {"p99": 1.0})
+    with pytest.raises(ValueError, match=said):
+        sums.add(pick, context, metrics)
+    (one,) = sums.take()
+    assert (one["count"], one["metrics"]["p99"]["sum"], len(one["contexts"])) == (1, 1.0, 1)
+
+
+def test_scalars_of_numpy_are_plain_numbers(tmp_path):
+    policy = some_policy(tmp_path)
+    sums, context = OutcomeSums(policy), {"qps": np.int64(100), "region": "eu"}
+    sums.add(pick_of(policy, context, "a"), context, {"p99": np.float32(1.5)})
+    (one,) = json.loads(json.dumps(sums.take()))
+    assert (one["contexts"], one["metrics"]["p99"]["sum"]) == ([{"qps": 100, "region": "eu"}], 1.5)
+
+
+def test_a_sum_that_cannot_be_learned_is_named(tmp_path):
+    policy = some_policy(tmp_path)
+    tuner = Tuner({"pool": SPACES["levels"]}, {"p99": "min"}, context=KINDS, default={"pool": 16})
+    sums, context = OutcomeSums(policy), [1.0, "eu"]
+    for setting in ("a", "b", "c"):
+        sums.add(pick_of(policy, context, setting), context, {"p99": 1.0})
+    taken = sums.take()
+    taken[-1]["contexts"] = [["x", "eu"]]
+    with pytest.raises(InvalidValue, match=rf"sums\[{len(taken) - 1}\].contexts\[0\]: "):
+        tuner.tell_sums(taken)
+    assert tuner.learned == 0
 
 
 def test_the_collector_needs_only_the_standard_library(tmp_path):

@@ -1,11 +1,13 @@
 """Decisions at the edge over HTTP: policies that explore, sums that count once, and a client that keeps both going."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 from serving import Process, plain_client, running
 
+from rasp_tuner import InvalidValue
 from rasp_tuner.client import Client, Edge
 from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.policy.evaluate import check, pick_of
@@ -200,6 +202,61 @@ def test_an_edge_keeps_what_a_server_that_is_away_did_not_get():
     edge.tell(edge.pick([1.0], 1), [1.0], {"p99": 2.0})
     edge.close()
     assert edge.sent == 4  # what was left
+
+
+def test_one_sum_that_is_refused_takes_no_other_with_it():
+    study = FakeStudy(some_policy())
+    learned = study.tell_sums
+
+    def strict(source, sequence, sums):
+        if any("p50" in one["metrics"] for one in sums):
+            raise InvalidValue("metrics must be p99")
+        return learned(source, sequence, sums)
+
+    study.tell_sums = strict
+    edge = Edge(study, every_s=3600.0)
+    for i in range(40):
+        edge.tell(edge.pick([1.0], i), [1.0], {"p99": 2.0})
+    edge.tell(edge.pick([1.0], "x"), [1.0], {"p50": 2.0})
+    assert not edge.flush()  # not all of it is there
+    assert (edge.outcomes, edge.sent, edge.dropped) == (41, 40, 1)
+    edge.tell(edge.pick([1.0], "x"), [1.0], {"p99": 2.0})
+    assert edge.flush()
+    edge.close()
+    numbers = [sequence for _, sequence, _ in study.got]
+    assert len(numbers) == len(set(numbers))
+
+
+@pytest.mark.parametrize(
+    ("context", "metrics"), [(["x"], {"p99": 1.0}), ({"qqq": 1.0}, {"p99": 1.0}), ([1.0], {"p99": float("nan")})]
+)
+def test_an_edge_refuses_what_is_wrong_before_it_counts(context, metrics):
+    with Edge(FakeStudy(some_policy()), every_s=3600.0) as edge:
+        pick = edge.pick([1.0], "a")
+        with pytest.raises(InvalidValue):
+            edge.tell(pick, context, metrics)
+        edge.tell(pick, [1.0], {"p99": 1.0})
+        assert edge.flush()
+        assert (edge.outcomes, edge.sent, edge.dropped) == (1, 1, 0)
+
+
+def test_any_thread_may_flush():
+    study = FakeStudy(some_policy())
+    learned = study.tell_sums
+
+    def slow(source, sequence, sums):
+        time.sleep(0.002)
+        return learned(source, sequence, sums)
+
+    study.tell_sums = slow
+    edge = Edge(study, every_s=0.001)
+    for i in range(60):
+        edge.tell(edge.pick([1.0], i), [1.0], {"p99": 2.0})
+        edge.flush()
+    edge.close()
+    assert edge.sent == 60
+    numbers = [sequence for _, sequence, _ in study.got]
+    assert len(numbers) == len(set(numbers))
 
 
 def test_a_pick_of_the_policy_before_counts_for_what_ran():

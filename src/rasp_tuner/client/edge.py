@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rasp_tuner.base.checks import number
 from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.errors import InvalidValue, RaspError
-from rasp_tuner.policy.evaluate import Pick, check, pick_of
+from rasp_tuner.policy.evaluate import Pick, check, pick_of, read_context
 from rasp_tuner.policy.sums import OutcomeSums
 from rasp_tuner.tuner import Context
 
@@ -42,7 +42,8 @@ class Edge:
         if not self._every_s > 0.0:
             raise InvalidValue(f"every_s must be above 0, got {every_s!r}")
         self._study, self._source, self._sequence = study, uuid.uuid4().hex, 0
-        self._lock, self._ending = threading.Lock(), threading.Event()
+        self._lock, self._ending = threading.Lock(), threading.Event()  # of the sums
+        self._exchanging = threading.Lock()  # of the batches: one thread at a time sends
         policy = study.policy()
         if policy is None:
             raise ServerUnavailable("the server sent no policy")
@@ -71,13 +72,20 @@ class Edge:
     def tell(self, pick: Pick, context: Context, metrics: Mapping[str, float]) -> None:
         """Count what a pick came to. Picks of an older policy count as well: their parameters say what ran."""
         with self._lock:
-            self._sums.add(pick, context, metrics)
+            try:
+                if pick.leaf >= 0:
+                    read_context(self._sums.policy["context"], context)
+                self._sums.add(pick, context, metrics)
+            except (ValueError, OverflowError) as reason:
+                raise InvalidValue(str(reason)) from None
             self.outcomes += pick.leaf >= 0
 
     def flush(self) -> bool:
         """Send what is there; whether all of it is on the server's disk."""
-        self._collect()
-        return self._send()
+        with self._exchanging:
+            dropped = self.dropped
+            self._collect()
+            return self._send() and self.dropped == dropped
 
     def close(self) -> None:
         """Stop, after one more attempt to send."""
@@ -86,7 +94,8 @@ class Edge:
 
     def _keep_going(self) -> None:
         while not self._ending.wait(self._every_s):
-            if self.flush():
+            self.flush()
+            if not self._waiting:
                 self._refresh()
         self.flush()
 
@@ -95,10 +104,13 @@ class Edge:
         with self._lock:
             taken = self._sums.take()
         for at in range(0, len(taken), MOST_SUMS_SENT):
-            self._waiting.append((self._sequence, taken[at : at + MOST_SUMS_SENT]))
-            self._sequence += 1
+            self._queue(taken[at : at + MOST_SUMS_SENT])
         while len(self._waiting) > MOST_BATCHES:
             self._drop(self._waiting.popleft()[1], "the server is away for too long")
+
+    def _queue(self, sums: list[dict[str, Any]]) -> None:
+        self._waiting.append((self._sequence, sums))
+        self._sequence += 1
 
     def _send(self) -> bool:
         while self._waiting:
@@ -108,7 +120,11 @@ class Edge:
             except ServerUnavailable:
                 return False  # the same again, under the same number
             except RaspError as refused:
-                self._drop(sums, str(refused))
+                if isinstance(refused, InvalidValue) and len(sums) > 1:  # one of them is wrong
+                    self._queue(sums[: len(sums) // 2])
+                    self._queue(sums[len(sums) // 2 :])
+                else:
+                    self._drop(sums, str(refused))
             else:
                 self.sent += sum(one["count"] for one in sums)
             self._waiting.popleft()
@@ -124,11 +140,11 @@ class Edge:
             policy = self._study.policy(expected, self._sums.policy["explore"]["version"])
             if policy is not None:
                 sums = OutcomeSums(check(policy))
-                with self._lock:
-                    left, self._sums = self._sums.take(), sums
-                if left:  # of the policy before
-                    self._waiting.append((self._sequence, left))
-                    self._sequence += 1
+                with self._exchanging:
+                    with self._lock:
+                        left, self._sums = self._sums.take(), sums
+                    if left:  # of the policy before
+                        self._queue(left)
         except ServerUnavailable:
             return
         except (RaspError, ValueError) as reason:

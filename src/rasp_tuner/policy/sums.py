@@ -15,6 +15,7 @@ from typing import Any
 
 CONTEXTS = 8  # kept of those of one sum
 MOST_SUMS = 1000  # at a time; beyond, texts and flags of contexts are not told apart
+LARGEST = 1e150  # a number: sums of squares stay finite
 TEXT_KINDS = ("flag", "category", "name", "weekday")
 
 
@@ -34,13 +35,17 @@ class OutcomeSums:
         return len(self._sums)
 
     def add(self, pick: Any, context: Any, metrics: Mapping[str, float]) -> None:
-        """Count what one pick came to. A pick in a wrong context is left out: nobody knows what it is about."""
+        """Count what one pick came to; a ValueError, before anything is counted, says what is wrong with it.
+
+        A pick in a wrong context is left out: nobody knows what it is about.
+        """
         if pick.leaf < 0:
             return
-        values = {name: float(value) for name, value in metrics.items()}
-        place = (pick.version, pick.leaf, pick.setting, *self._told_apart(context))
+        values, seen = _numbers(metrics), self._plain(context)
+        ran = (pick.version, pick.leaf, pick.setting, *values)  # other metrics make another sum, refused by itself
+        place = (*ran, *self._told_apart(seen))
         if place not in self._sums and len(self._sums) >= MOST_SUMS:
-            place = place[:3]
+            place = ran
         one = self._sums.get(place)
         if one is None:
             one = self._sums[place] = {
@@ -48,19 +53,31 @@ class OutcomeSums:
                 "params": pick.params, "probability": pick.probability, "contexts": [], "count": 0,
                 "metrics": {name: {"sum": 0.0, "squares": 0.0} for name in values},
             }  # fmt: skip
-        if values.keys() != one["metrics"].keys():
-            raise ValueError(f"metrics must be {', '.join(one['metrics'])}, as before; got {', '.join(values)}")
         one["count"] += 1
         for name, value in values.items():
             one["metrics"][name]["sum"] += value
             one["metrics"][name]["squares"] += value * value
         if self._names:
-            self._keep(one["contexts"], context, one["count"])
+            self._keep(one["contexts"], seen, one["count"])
 
     def take(self) -> list[dict[str, Any]]:
         """The sums, which begin anew."""
         taken, self._sums = list(self._sums.values()), {}
         return taken
+
+    def _plain(self, context: Any) -> Any:
+        """A context as JSON has it, by name or in order."""
+        if not self._names:
+            return None
+        if hasattr(context, "tolist"):
+            context = context.tolist()
+        if isinstance(context, Mapping):
+            if not set(context) <= set(self._names):
+                raise ValueError(f"a context has {', '.join(self._names)}; got {', '.join(map(str, context))}")
+            return {name: _of_context(name, value) for name, value in context.items()}
+        if not isinstance(context, (list, tuple)) or len(context) != len(self._names):
+            raise ValueError(f"a context must have {', '.join(self._names)}, by name or in this order; got {context!r}")
+        return [_of_context(name, value) for name, value in zip(self._names, context, strict=True)]
 
     def _told_apart(self, context: Any) -> tuple[str, ...]:
         """Texts and flags of a context, which no mean describes."""
@@ -74,5 +91,36 @@ class OutcomeSums:
         self._drawn = (6364136223846793005 * self._drawn + 1442695040888963407) % 2**64  # Knuth's generator
         place = len(kept) if count <= CONTEXTS else (self._drawn >> 32) * count >> 32
         if place < CONTEXTS:
-            plain = dict(context) if isinstance(context, Mapping) else list(context)
-            kept[place : place + 1] = [plain]
+            kept[place : place + 1] = [context]
+
+
+def _numbers(metrics: Any) -> dict[str, float]:
+    """The metrics of a run, all finite."""
+    if not isinstance(metrics, Mapping) or not metrics:
+        raise ValueError(f"metrics must be numbers by name, got {metrics!r}")
+    found = {}
+    for name, value in metrics.items():
+        plain = _plain(value)
+        if isinstance(plain, bool) or not isinstance(plain, (int, float)) or not abs(plain) <= LARGEST:
+            raise ValueError(f"metrics[{name!r}] must be a finite number, got {value!r}")
+        found[name] = float(plain)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if hasattr(value, "item"):  # a scalar of NumPy
+        value = value.item()
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _of_context(name: str, value: Any) -> Any:
+    """A value of a context as JSON has it."""
+    plain = _plain(value)
+    if plain is None or isinstance(plain, str):
+        return plain
+    if isinstance(plain, (int, float)) and plain != plain:  # NaN: it is missing
+        return None
+    if not isinstance(plain, (int, float)) or not abs(plain) <= LARGEST:
+        raise ValueError(f"context[{name!r}] must be a text or a finite number, got {value!r}")
+    return plain
