@@ -27,7 +27,7 @@ from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.engine import FleetEngine, FleetSamples, Settings
 from rasp_tuner.fleet.fleet import Contexts, Fleet, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import check_no_control, ends_of, rows_of
+from rasp_tuner.fleet.inputs import check_no_control, ends_of, row_of, rows_of
 from rasp_tuner.fleet.knobs import ContinuousKnobs, is_continuous
 from rasp_tuner.fleet.prior import FleetPrior, combine, guide, summarise
 from rasp_tuner.fleet.records import NO_STOP
@@ -183,12 +183,12 @@ class BatchFleet(Fleet):
         self._beliefs = None
 
     def __getitem__(self, i: int) -> Tuner:
-        row = rows_of(i, len(self))
+        row = row_of(i, len(self))
         one = self._tuners.some(row)
         return single.tuner_of(self._plan, one, self._lineages.get(str(int(one.records.number[0]))))
 
     def __setitem__(self, i: int, tuner: Tuner) -> None:
-        row = rows_of(i, len(self))
+        row = row_of(i, len(self))
         number = float(self._tuners.records.number[row][0])
         one, lineage = single.tuners_of(self._plan, tuner, number)
         room = max(one.records.failed_at.shape[1], self._tuners.records.failed_at.shape[1])

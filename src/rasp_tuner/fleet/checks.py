@@ -59,6 +59,6 @@ def _without(values: object, failed: Flags) -> object:
     """Ones in the place of what failures came to."""
     try:
         array = np.array(on_host(values), dtype=np.float64)
-    except (ValueError, TypeError, RuntimeError):
+    except (ValueError, TypeError, RuntimeError, OverflowError):
         return values  # the check says what is wrong
     return np.where(failed, 1.0, array) if array.shape == failed.shape else array

@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -28,7 +28,7 @@ Which = int | slice | Sequence[int] | Places | Flags | None
 class FleetSuggestions:
     """What n tuners of a fleet should run next."""
 
-    params: dict[str, Array]  # by knob, [n] in its own units; objects where these are no numbers
+    params: dict[str, Array]  # by knob, [n] in its own units; objects but for Float and Int that always exist
     points: Array  # [n, d] the same in the unit box
     which: Places  # [n] positions of the tuners
     stop: Array  # [n] the cost from which on a run should be ended; infinite: it should not
@@ -179,6 +179,10 @@ class Fleet(ABC):
 
     @abstractmethod
     def __setitem__(self, i: int, tuner: Tuner) -> None: ...
+
+    def __iter__(self) -> Iterator[Tuner]:
+        """Each of its tuners, as `fleet[i]` gives it."""
+        return (self[i] for i in range(len(self)))
 
     @abstractmethod
     def save(self, path: str | os.PathLike[str], progress: Progress | bool = False) -> None:

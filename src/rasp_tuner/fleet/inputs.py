@@ -22,9 +22,9 @@ def rows_of(which: object, size: int) -> Places:
     """Positions of the tuners meant by None (all), a position, a slice, positions or a mask of length `size`."""
     if which is None:
         return np.arange(size)
-    if isinstance(which, slice):
-        return np.arange(size)[which]
     try:
+        if isinstance(which, slice):
+            return np.arange(size)[which]
         given = np.atleast_1d(np.asarray(on_host(which)))
     except (ValueError, TypeError) as reason:
         raise InvalidValue(f"which must be positions of tuners, got {show(which)}") from reason
@@ -37,11 +37,19 @@ def rows_of(which: object, size: int) -> Places:
     rows = given.astype(np.int64)
     outside = rows[(rows < 0) | (rows >= size)]
     if outside.size:
-        raise InvalidValue(f"which must hold positions from 0 to {size - 1}, got {int(outside[0])}")
+        there = f"positions from 0 to {size - 1}" if size else "nothing: the fleet is empty"
+        raise InvalidValue(f"which must hold {there}, got {int(outside[0])}")
     if rows.size > 1 and not (np.diff(rows) > 0).all():
         found, counts = np.unique(rows, return_counts=True)
         if counts.max() > 1:
             raise InvalidValue(f"which must name a tuner once in a call, got {int(found[counts.argmax()])} twice")
+    return rows
+
+
+def row_of(i: object, size: int) -> Places:
+    """[1] the position of one tuner."""
+    if i is None or isinstance(i, slice) or len(rows := rows_of(i, size)) != 1:
+        raise InvalidValue(f"fleet[i] is one tuner: i must be a position, got {show(i)}")
     return rows
 
 
@@ -51,10 +59,12 @@ def contexts_of(given: object, encoder: ContextEncoder, rows: Places) -> Array:
         if given is None or (isinstance(given, Mapping) and not given) or getattr(given, "shape", (1,))[-1] == 0:
             return np.zeros((len(rows), 0))
         raise InvalidValue(f"this fleet was built without context, got {show(given)}; leave it out")
+    if isinstance(encoder, KindEncoder):
+        if given is None:
+            raise InvalidValue(f"contexts are missing: give columns by name, {len(rows)} values each")
+        return _encoded_rows(given, encoder, rows)
     if given is None:
         raise InvalidValue(f"contexts are missing: give an array [{len(rows)}, {encoder.dim}]")
-    if isinstance(encoder, KindEncoder):
-        return _encoded_rows(given, encoder, rows)
     if isinstance(given, Mapping):
         if encoder.names is None:
             raise InvalidValue(f"contexts have no names here: give an array [{len(rows)}, {encoder.dim}]")
@@ -100,7 +110,10 @@ def flags_of(field: str, given: object, rows: Places) -> Flags:
     """[n] true or false for each tuner; all false for None."""
     if given is None:
         return np.zeros(len(rows), dtype=bool)
-    flags = np.asarray(on_host(given))
+    try:
+        flags = np.asarray(on_host(given))
+    except ValueError:
+        flags = np.zeros(0)  # rows of different lengths
     if flags.shape != (len(rows),) or flags.dtype != bool:
         raise InvalidValue(f"{field} must hold {len(rows)} times True or False, got {show(given)}")
     return flags
@@ -141,7 +154,7 @@ def _holds_bools(given: object) -> bool:
 def _array(field: str, given: object, shape: tuple[int, ...]) -> Array:
     try:
         array = np.array(on_host(given), dtype=np.float64)
-    except (ValueError, TypeError, RuntimeError) as reason:
+    except (ValueError, TypeError, RuntimeError, OverflowError) as reason:
         raise InvalidValue(f"{field} must be an array of numbers {list(shape)}, got {show(given)}") from reason
     if tuple(array.shape) != shape:
         raise InvalidValue(f"{field} must have the shape {list(shape)}, got {list(array.shape)}")

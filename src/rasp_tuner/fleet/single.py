@@ -90,10 +90,22 @@ def tuners_of(plan: Plan, tuner: object, number: float) -> tuple[Tuners, Mapping
 
 def check_same_kind(plan: Plan, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Raise if the tuner of a snapshot could be none of this fleet."""
-    for field in ("space", "constraints", "metrics", "context", "preset"):
+    for field in ("space", "constraints", "metrics", "context"):
         own, theirs = header.get(field) or None, plan.header.get(field) or None
         if own != theirs:
-            hint = HINT if field == "preset" and plan.constants.get("quadratic") else ""
-            raise InvalidValue(f"the tuner has another {field} than the fleet: {show(own)}, not {show(theirs)}{hint}")
+            raise InvalidValue(f"the tuner has another {field} than the fleet: {show(own)}, not {show(theirs)}")
     if header.get("shield") is not None or not np.array_equal(arrays["default"], plan.default):
         raise InvalidValue("the tuner has another default than the fleet, or a shield, which a fleet has not")
+    for field in ("holdout", "max_change", "frozen"):
+        if header.get(field):
+            raise InvalidValue(f"the tuner is frozen, or has a holdout or max_change, which a fleet has not: {field}")
+    _check_same_preset(header["preset"], plan.header["preset"], HINT if plan.constants.get("quadratic") else "")
+
+
+def _check_same_preset(own: Mapping[str, Any], theirs: Mapping[str, Any], hint: str) -> None:
+    if own["name"] != theirs["name"]:
+        raise InvalidValue(f"the tuner has another preset than the fleet: {own['name']}, not {theirs['name']}")
+    for name, wanted in theirs["constants"].items():
+        if (found := own["constants"].get(name)) != wanted:
+            said = f"the tuner has another {name} than the fleet: {show(found)}, not {show(wanted)}"
+            raise InvalidValue(said + (hint if name == "quadratic" else ""))

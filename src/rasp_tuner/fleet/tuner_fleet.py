@@ -21,7 +21,7 @@ from rasp_tuner.fleet.build import MOST_TUNERS, Plan
 from rasp_tuner.fleet.checks import checked_values
 from rasp_tuner.fleet.fleet import Contexts, Fleet, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import check_no_control, columns_by_name, contexts_of, ends_of, rows_of
+from rasp_tuner.fleet.inputs import check_no_control, columns_by_name, contexts_of, ends_of, row_of, rows_of
 from rasp_tuner.fleet.single import check_same_kind
 from rasp_tuner.space import Float, Int
 from rasp_tuner.tuner import Tuner
@@ -147,16 +147,18 @@ class TunerFleet(Fleet):
         self._tuners = [tuner for i, tuner in enumerate(self._tuners) if i not in gone]
 
     def __getitem__(self, i: int) -> Tuner:
-        (row,) = rows_of(i, len(self))
+        (row,) = row_of(i, len(self))
         return Tuner.from_bytes(self._tuners[row].to_bytes())
 
     def __setitem__(self, i: int, tuner: Tuner) -> None:
-        (row,) = rows_of(i, len(self))
+        (row,) = row_of(i, len(self))
         if not isinstance(tuner, Tuner):
             raise InvalidValue(f"only a Tuner can become a tuner of a fleet, got {show(tuner)}")
         data = tuner.to_bytes()
         check_same_kind(self._plan, *snapshot.decode(data))
-        self._tuners[row] = Tuner.from_bytes(data)
+        self._tuners[row] = one = Tuner.from_bytes(data)
+        for waiting in one.pending[:-1]:  # the latest stays
+            one.withdraw(waiting.id)
 
     def save(self, path: str | os.PathLike[str], progress: Progress | bool = False) -> None:
         fleet_file.write_frames(path, self.magic, self._frames(fleet_file.shown(progress, "saving")))
