@@ -116,7 +116,7 @@ def test_early_failures_leave_and_come_back():
 
 @pytest.mark.parametrize(
     ("changes", "field"),
-    [({"metrics": {"ms": "max"}}, "metrics"), ({"context": 3}, "context"), ({"guard": 0.5}, "preset")],
+    [({"metrics": {"ms": "max"}}, "metrics"), ({"context": 3}, "context"), ({"guard": 0.5}, "guard")],
 )
 def test_a_tuner_of_another_kind_is_refused(changes, field):
     many = fleet(1)
