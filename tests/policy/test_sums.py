@@ -119,6 +119,17 @@ def test_other_metrics_are_a_sum_of_their_own(tmp_path):
     assert [(list(one["metrics"]), one["count"]) for one in sums.take()] == [(["p50"], 1), (["p99"], 2)]
 
 
+def test_names_of_metrics_that_never_end_are_bounded(tmp_path):
+    policy = some_policy(tmp_path)
+    sums, context = OutcomeSums(policy), {"qps": 1.0, "region": "eu"}
+    pick = pick_of(policy, context, "a")
+    for i in range(2 * MOST_SUMS):
+        sums.add(pick, context, {f"p{i}": 1.0})
+    with pytest.raises(ValueError, match="take them first"):
+        sums.add(pick, context, {"one more": 1.0})
+    assert len(sums) == 2 * MOST_SUMS
+
+
 def test_policies_that_do_not_explore_are_refused(tmp_path):
     with pytest.raises(ValueError, match="explore=True"):
         OutcomeSums({**some_policy(tmp_path), "explore": None})
@@ -134,10 +145,11 @@ def test_policies_that_do_not_explore_are_refused(tmp_path):
         ([[1.0], "eu"], {"p99": 1.0}, r"context\['qps'\] must be a text or a finite number"),
         ([1.0, "eu"], None, "metrics must be numbers by name"),
         ([1.0, "eu"], {}, "metrics must be numbers by name"),
-        ([1.0, "eu"], {"p99": math.nan}, r"metrics\['p99'\] must be a finite number"),
-        ([1.0, "eu"], {"p99": 1e200}, r"metrics\['p99'\] must be a finite number"),
-        ([1.0, "eu"], {"p99": "2"}, r"metrics\['p99'\] must be a finite number"),
-        ([1.0, "eu"], {"p99": True}, r"metrics\['p99'\] must be a finite number"),
+        ([1.0, "eu"], {"p99": math.nan}, "metrics must be finite numbers by name, got 'p99'"),
+        ([1.0, "eu"], {"p99": 1e200}, "metrics must be finite numbers by name, got 'p99'"),
+        ([1.0, "eu"], {"p99": "2"}, "metrics must be finite numbers by name, got 'p99': '2'"),
+        ([1.0, "eu"], {"p99": True}, "metrics must be finite numbers by name, got 'p99': True"),
+        ([1.0, "eu"], {3: 1.0}, "metrics must be finite numbers by name, got 3: 1.0"),
     ],
 )
 def test_what_is_wrong_is_refused_before_it_counts(tmp_path, context, metrics, said):

@@ -42,12 +42,14 @@ class OutcomeSums:
         if pick.leaf < 0:
             return
         values, seen = _numbers(metrics), self._plain(context)
-        ran = (pick.version, pick.leaf, pick.setting, *values)  # other metrics make another sum, refused by itself
+        ran = (pick.version, pick.leaf, pick.setting, *sorted(values))  # other metrics: a sum that is refused by itself
         place = (*ran, *self._told_apart(seen))
         if place not in self._sums and len(self._sums) >= MOST_SUMS:
             place = ran
         one = self._sums.get(place)
         if one is None:
+            if len(self._sums) >= 2 * MOST_SUMS:
+                raise ValueError(f"there are {len(self._sums)} sums already: take them first, or name metrics alike")
             one = self._sums[place] = {
                 "policy": pick.version, "leaf": pick.leaf, "setting": pick.setting,
                 "params": pick.params, "probability": pick.probability, "contexts": [], "count": 0,
@@ -101,8 +103,9 @@ def _numbers(metrics: Any) -> dict[str, float]:
     found = {}
     for name, value in metrics.items():
         plain = _plain(value)
-        if isinstance(plain, bool) or not isinstance(plain, (int, float)) or not abs(plain) <= LARGEST:
-            raise ValueError(f"metrics[{name!r}] must be a finite number, got {value!r}")
+        is_number = isinstance(plain, (int, float)) and not isinstance(plain, bool)
+        if not (isinstance(name, str) and is_number and abs(plain) <= LARGEST):
+            raise ValueError(f"metrics must be finite numbers by name, got {name!r}: {value!r}")
         found[name] = float(plain)
     return found
 
