@@ -213,7 +213,7 @@ def test_a_tree_of_arrays_predicts_as_the_forest_it_was_made_of():
 
 def test_recorded_runs_give_the_work_that_their_rows_name():
     rows = list(forest.recorded("sqlite"))
-    assert len(rows) == 4800
+    assert len(rows) == 5400
     params, work, cost = rows[0]
     assert params["page_size"] == 4096
     assert (work.kind, cost) == ("inserts", 24.74)
