@@ -207,7 +207,7 @@ def test_a_run_of_the_new_systems_has_all_agents_and_no_failure(name, monkeypatc
         pytest.skip(f"no {name}: it needs {reason}")
     monkeypatch.setattr(found, "grid", found.grid[:2])
     with tempfile.TemporaryDirectory(prefix="rasp-real-") as folder, found(Path(folder)) as prepared:
-        rows = harness.measure(prepared, 6, 1)
+        rows = harness.measure(prepared, 3, 1)
     assert {row.agent for row in rows if row.phase == "tune"} == {*harness.AGENTS, harness.BY_HAND}
     assert not any(row.failed for row in rows)
 
