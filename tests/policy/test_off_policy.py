@@ -73,7 +73,7 @@ def true_gain(policies):
 @pytest.mark.slow
 def test_the_gain_of_edges_over_the_default_is_unbiased_and_its_interval_holds():
     rng, found = np.random.default_rng(3), []
-    for _ in range(120):
+    for _ in range(80):
         taken = outcomes(RAN, 1000, rng)
         found.append(edge_gain(taken, {"pool": 16}, {"p99": 1.0}))
     gains, truth = [one.gain for one in found], true_gain(RAN)

@@ -54,6 +54,7 @@ class Emulator:
         with np.load(_file(name)) as kept:
             self._forest = Forest(**{name: kept[name] for name in FIELDS})
             self._noise = {kind: kept[f"noise/{kind}"] for kind in self.system.kinds}
+            self.explained = float(kept["explained"])  # R^2 of log(cost) on steps that a tree has not seen
         self._known: dict[tuple[float, ...], float] = {}
 
     def log_cost(self, params: Params, work: Work) -> float:
@@ -97,7 +98,7 @@ def fit(name: str) -> None:
     noise = {f"noise/{kind}": residuals[kinds == kind] - np.median(residuals[kinds == kind]) for kind in system.kinds}
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part.npz")
-    np.savez_compressed(part, **arrays(model), **noise)  # type: ignore[arg-type]
+    np.savez_compressed(part, explained=model.oob_score_, **arrays(model), **noise)  # type: ignore[arg-type]
     part.replace(file)
 
 

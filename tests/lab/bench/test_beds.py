@@ -216,7 +216,7 @@ def test_recorded_runs_give_the_work_that_their_rows_name():
     assert len(rows) == 5400
     params, work, cost = rows[0]
     assert params["page_size"] == 4096
-    assert (work.kind, cost) == ("inserts", 24.74)
+    assert (work.kind, cost) == ("inserts", 17.81)
 
 
 def test_the_command_runs_each_cell_once_and_prints_the_table(monkeypatch, tmp_path, capsys):
