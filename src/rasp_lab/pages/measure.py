@@ -16,7 +16,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {  # page -> table -> module and its
     "LIMITS.md": {"limits-of-metrics": f"{_RUN}limits"},
     "OPTUNA.md": {"optuna-regret": f"{_RUN}optuna_regret"},
     "PRIVACY.md": {"privacy": f"{_RUN}privacy", "warm-start": f"{_RUN}warm_start"},
-    "BENCHMARKS.md": {"harder": f"{_RUN}harder", "emulated-fidelity": f"{_RUN}emulated_fidelity"},
+    "BENCHMARKS.md": {"harder": f"{_RUN}harder", "emulated-fidelity": "rasp_lab.beds.emulated_fidelity"},
     "CONTEXT.md": {
         "category-contexts": f"{_RUN}category_contexts --streams 4",
         "screening-domains": f"{_RUN}screening --streams 40",

@@ -3,8 +3,8 @@
 The emulators (beds/forest.py) are fitted to the recorded runs of all agents. Here the same agents run on them, on new
 sequences of work, with the residuals of the runs as noise.
 
-    python -m rasp_lab.experiments.emulated_fidelity            # the table of docs/BENCHMARKS.md; a few minutes
-    python -m rasp_lab.experiments.emulated_fidelity --seeds 1
+    python -m rasp_lab.beds.emulated_fidelity            # the table of docs/BENCHMARKS.md; a few minutes
+    python -m rasp_lab.beds.emulated_fidelity --seeds 1
 """
 
 import argparse
