@@ -61,12 +61,11 @@ $(REAL): $(VENV)
 demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, report in out/demo/report.html
 	$(BIN)/rasp demo --out out
 
-# More workers than two cores, since tests wait for servers; one thread each of BLAS and OpenMP (PyTorch, LightGBM): more
+# Four workers on two cores, since tests wait for servers; one thread each of BLAS and OpenMP (PyTorch, LightGBM): more
 # only wait for each other.
 test test-core test-all coverage: export OPENBLAS_NUM_THREADS := 1
 test test-core test-all coverage: export OMP_NUM_THREADS := 1
-WORKERS ?= 4
-PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3
+PYTEST = $(BIN)/pytest -n 4 --dist worksteal --durations=40 --durations-min=3
 
 test: $(READY) ## what a developer needs, in five minutes on two cores; warnings are errors
 	$(PYTEST) -m "not slow"
@@ -75,7 +74,6 @@ test-core: ## tests of space/ and engine/, for which `make setup-core` is enough
 	$(PYTEST) -m "not slow" tests/engine tests/property/test_space_laws.py tests/test_space.py tests/test_knobs.py
 
 # One run of all tests: every worker imports what it needs once, and waits of one test are another one's time.
-test-all: WORKERS = 5
 test-all: $(READY) ## every test: also laboratory, Ray, browsers, PostgreSQL, peers, theory, reliability, sanitizers
 	$(PYTEST)
 

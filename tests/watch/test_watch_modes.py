@@ -153,7 +153,7 @@ def spendthrift(world, **more):
 @pytest.mark.slow
 def test_a_spent_budget_brings_the_default_back_and_resume_goes_on(world, caplog):
     study = spendthrift(world)
-    done = watch(study, steps=400, folder=world.out)
+    done = watch(study, steps=250, folder=world.out)
     said = r"the budget is spent \(exploring lost \S+ runs of the default, and won \S+ back\)"
     assert re.search(said, done.rolled_back)
     assert world.x == 8
