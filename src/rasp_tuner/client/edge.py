@@ -71,14 +71,14 @@ class Edge:
 
     def tell(self, pick: Pick, context: Context, metrics: Mapping[str, float]) -> None:
         """Count what a pick came to. Picks of an older policy count as well: their parameters say what ran."""
-        with self._lock:
-            try:
-                if pick.leaf >= 0:
-                    read_context(self._sums.policy["context"], context)
+        try:
+            if pick.leaf >= 0:
+                read_context(self._sums.policy["context"], context)
+            with self._lock:
                 self._sums.add(pick, context, metrics)
-            except (ValueError, OverflowError) as reason:
-                raise InvalidValue(str(reason)) from None
-            self.outcomes += pick.leaf >= 0
+                self.outcomes += pick.leaf >= 0
+        except (ValueError, OverflowError) as reason:
+            raise InvalidValue(str(reason)) from None
 
     def flush(self) -> bool:
         """Send what is there; whether all of it is on the server's disk."""
