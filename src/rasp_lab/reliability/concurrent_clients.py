@@ -1,7 +1,7 @@
 """Many concurrent clients ask and tell while the dashboard is open: are the counts exact?
 
 Each client is a process with one connection. A watcher reads the live stream of the study all the time and, every two
-seconds, what the page reads: view, history, memory, suggestions.
+seconds, what the page reads.
 """
 
 import json
@@ -30,7 +30,7 @@ from rasp_lab.reliability.harness import (
 )
 
 STUDY = "/v1/studies/web"
-PAGE = ("", "/history?points=600", "/memory", "/suggestions?limit=50")
+PAGE = ("", "/history?points=600", "/situations", "/users", "/suggestions?limit=50", "/waiting")
 
 
 def client(port: int, rounds: int, number: int, done: Any, out: Connection) -> None:
@@ -78,11 +78,13 @@ def stream(port: int, stop: Flag, out: Connection) -> None:
 def page(port: int, stop: Flag, out: Connection) -> None:
     """(status, seconds) of what an open page reads."""
     link, seen = Link(port, timeout=120.0), []
-    while not stop.wait(2.0):
+    is_over = False
+    while not is_over:
         for part in PAGE:
             begin = time.perf_counter()
             status, _ = link.get(f"{STUDY}{part}")
             seen.append((status, time.perf_counter() - begin))
+        is_over = stop.wait(2.0)
     out.send(seen)
 
 
