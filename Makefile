@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python often forbid bytecode. The tests start hundreds of processes: each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-core demo test test-core test-all coverage check docs results paper stale beds real speed clean
+.PHONY: help setup setup-core demo test test-core test-ci test-all coverage check docs results paper stale beds real speed clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -63,8 +63,8 @@ demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, r
 
 # Four workers on two cores, since tests wait for servers; one thread each of BLAS and OpenMP (PyTorch, LightGBM): more
 # only wait for each other.
-test test-core test-all coverage: export OPENBLAS_NUM_THREADS := 1
-test test-core test-all coverage: export OMP_NUM_THREADS := 1
+test test-core test-ci test-all coverage: export OPENBLAS_NUM_THREADS := 1
+test test-core test-ci test-all coverage: export OMP_NUM_THREADS := 1
 PYTEST = $(BIN)/pytest -n 4 --dist worksteal --durations=40 --durations-min=3
 
 test: $(READY) ## what a developer needs, in five minutes on two cores; warnings are errors
@@ -73,8 +73,11 @@ test: $(READY) ## what a developer needs, in five minutes on two cores; warnings
 test-core: ## tests of space/ and engine/, for which `make setup-core` is enough
 	$(PYTEST) -m "not slow" tests/engine tests/property/test_space_laws.py tests/test_space.py tests/test_knobs.py
 
-# One run of all tests: every worker imports what it needs once, and waits of one test are another one's time.
-test-all: $(READY) ## every test: also laboratory, Ray, browsers, PostgreSQL, peers, theory, reliability, sanitizers
+# One run of all these tests: every worker imports what it needs once, and waits of one test are another one's time.
+test-ci: $(READY) ## what must pass before a change lands: also laboratory, Ray, browsers, PostgreSQL, theory, reliability
+	$(PYTEST) -m "not nightly"
+
+test-all: $(READY) ## every test: also peers, measured systems, sanitizers, more kills; run every night
 	$(PYTEST)
 
 coverage: $(READY) ## how much of src/rasp_tuner the tests of `make test` run; fails below the floor in pyproject.toml

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent
 
-# Whole files that `make test` leaves to `make test-all`: heavy packages, browsers, other programs, or the laboratory.
+# Whole files that `make test` leaves to `make test-ci`: heavy packages, browsers, other programs, or the laboratory.
 SLOW_FILES = (
     "src/rasp_lab/*",
     "src/rasp_tuner/integrations/ray_space.py",
@@ -34,6 +34,20 @@ SLOW_FILES = (
     "tests/watch/test_watch_prometheus.py",
 )
 
+# Of these whole files that `make test-ci` leaves to `make test-all`: what measures peers and systems, and packages that
+# take long to start.
+NIGHTLY_FILES = (
+    "src/rasp_lab/*",
+    "tests/integrations/test_kernel_tuner.py",
+    "tests/lab/bench/agents/*",
+    "tests/lab/bench/test_ray.py",
+    "tests/lab/public/*",
+    "tests/lab/real/*",
+    "tests/lab/test_real_programs.py",
+    "tests/lab/theory/*",
+    "tests/test_bad_files.py",
+)
+
 # What takes or waits longest comes first: no worker is left with it at the end, when others have nothing to do. One
 # that has nothing to do takes tests from the end of another's, so that what these files start is started once.
 FIRST_FILES = (
@@ -52,25 +66,26 @@ FIRST_FILES = (
 
 
 @cache  # it is asked for every test
-def is_slow(path: Path) -> bool:
-    """Whether all tests of a file are slow."""
-    return path.is_relative_to(ROOT) and any(fnmatch(path.relative_to(ROOT).as_posix(), name) for name in SLOW_FILES)
+def is_among(path: Path, files: tuple[str, ...]) -> bool:
+    """Whether a file, or all files of a folder, are among these."""
+    path = path / "test_any.py" if path.is_dir() else path
+    return path.is_relative_to(ROOT) and any(fnmatch(path.relative_to(ROOT).as_posix(), name) for name in files)
+
+
+UNWANTED = {"not slow": SLOW_FILES, "not nightly": NIGHTLY_FILES}  # by what was asked for
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Skip what holds no test that is wanted: importing it, in every worker, would take longer than many tests."""
-    unwanted = config.option.markexpr == "not slow"
-    if collection_path.is_dir():  # a folder without a wanted test: nor is its conftest.py wanted
-        return True if unwanted and is_slow(collection_path / "test_any.py") else None
+    if is_among(collection_path, UNWANTED.get(config.option.markexpr, ())):
+        return True  # of a folder without a wanted test not even its conftest.py is wanted
     if collection_path.suffix != ".py":
         return None
-    if unwanted and is_slow(collection_path):
-        return True
     in_source = collection_path.is_relative_to(ROOT / "src")
     text = collection_path.read_text(encoding="utf-8")
     if in_source and ">>>" not in text:
         return True
-    if config.option.markexpr == "slow" and not is_slow(collection_path):
+    if config.option.markexpr == "slow" and not is_among(collection_path, SLOW_FILES):
         on_postgres = collection_path.is_relative_to(ROOT / "tests/service")  # a fixture there runs tests twice
         return True if "mark.slow" not in text and not on_postgres else None
     return None
@@ -86,8 +101,10 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark all tests of slow files."""
-    if is_slow(item.path):
+    """Mark all tests of such files; what is for the night is slow, too."""
+    if is_among(item.path, NIGHTLY_FILES):
+        item.add_marker(pytest.mark.nightly)
+    if is_among(item.path, SLOW_FILES) or item.get_closest_marker("nightly"):
         item.add_marker(pytest.mark.slow)
 
 

@@ -48,7 +48,7 @@ def tool():
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_numbers_are_those_of_the_command(tool):
     found = tool["numbers"]()
     told = " ".join(README.split())
@@ -60,7 +60,7 @@ def test_the_numbers_are_those_of_the_command(tool):
     assert f"p99 was {found['first day'].lstrip('-')} below the default's" in told
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_picture_is_what_the_command_draws(tool):
     _, came, usual = tool["play"](holdout=0.1)
     drawn = tool["picture"](came, usual, "A simulated service, tuned while it runs: p99 against its default")

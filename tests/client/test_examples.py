@@ -12,7 +12,7 @@ from rasp_tuner.client import Client
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_shop_gets_faster_and_does_not_notice_an_outage():
     words = [sys.executable, str(ROOT / "examples" / "live_service.py"), "--days", "3", "--asks", "48"]
     result = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)

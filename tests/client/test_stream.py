@@ -84,6 +84,21 @@ def log(one_redis):
         yield connection
 
 
+@pytest.fixture(autouse=True)
+def nothing_stays_open(monkeypatch):
+    """What a test leaves open would be closed, with a warning, in the middle of another one."""
+    opened, connect = [], streams._connection
+
+    def connection(url):
+        opened.append(connect(url))
+        return opened[-1]
+
+    monkeypatch.setattr(streams, "_connection", connection)
+    yield
+    for one in opened:
+        one.close()
+
+
 @pytest.fixture
 def study(server):
     with Client(server.url, timeout=20) as client:
@@ -190,7 +205,7 @@ def test_kill_9_between_receipt_and_acknowledgement_loses_and_doubles_nothing(se
     assert log.xpending("rasp:web:tells", "rasp")["pending"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_kills_at_any_moment_lose_and_double_nothing(server, study, log, one_redis):
     """Readers are killed five times, Redis and the server once, while two edges send."""
     sent, ending = [0, 0], threading.Event()

@@ -12,6 +12,7 @@ from rasp_tuner.files import snapshot
 from rasp_tuner.records.step_record import MOST_STEPS
 
 PRESETS = presets.NAMES
+LATER_PAPER = pytest.param("paper", marks=pytest.mark.nightly)  # its networks are slow
 
 # the stream as source text, so that another process can run the very same one
 STREAM = """
@@ -56,7 +57,7 @@ def test_ask_never_learns(preset):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", [LATER_PAPER, "default"])
 def test_same_seed_same_trace_in_another_process(preset):
     code = f"{STREAM}\nprint(drive({preset!r}, 11, 130))"  # beyond the hundred steps in which everything is looked at
     other = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
@@ -78,7 +79,7 @@ WINDOWS = {  # preset, steps after which all its windows are full, all steps, an
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [LATER_PAPER, "default"])
 def test_memory_is_bounded_once_its_windows_are_full(name):
     """Every array and the heap stop growing, though contexts keep being new and many asks are never answered."""
     preset, early, steps, key, least = WINDOWS[name]

@@ -96,7 +96,7 @@ def near_optimal(seed, steps, first):
     return np.array(excess)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_unlucky_first_run_of_the_default_does_not_cost_the_rest():
     """A setting that is worse must not run for long because the one run it is compared with was slow."""
     late = [near_optimal(seed, 140, 1.8)[100:].mean() for seed in range(16)]

@@ -78,7 +78,7 @@ def test_numbers_that_are_none_lead_nowhere_else(taught):
         assert guarded.broken() == [], name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_tuners_of_one_sample_each_fit_into_one_memory():
     """None of their slots is old when there are too many."""
 

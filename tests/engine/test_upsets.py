@@ -13,7 +13,7 @@ WORST = {"floats": 0.06, "discrete": 0.03}  # excess of a clean run over the ste
 
 
 def later(*values):
-    """A case between others, which `make test` leaves to `make test-all`."""
+    """A case between others, which `make test` leaves to `make test-ci`."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 

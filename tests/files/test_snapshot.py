@@ -48,9 +48,9 @@ def rounds(tuner, count, start=0):
     return trace
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("preset", presets.NAMES)
 @pytest.mark.parametrize(("steps", "more"), [(0, 280), (260, 140)])
+@pytest.mark.nightly
 def test_hundreds_of_rounds_after_load_are_bit_identical(tmp_path, preset, steps, more):
     """Memories of both presets are full after about 230 rounds: once while it goes on, once before it is saved."""
     original = tuner(preset)

@@ -133,6 +133,7 @@ def test_a_killed_actor_comes_back_and_nothing_is_lost(caplog, tmp_path):
         assert len(list(tmp_path.glob(f"shard-0000{shard}-*.rasp"))) == 1
 
 
+@pytest.mark.nightly
 def test_an_actor_that_dies_at_every_attempt_is_not_waited_for_for_ever():
     one = fleet(4)
     with in_shards(4) as many:
@@ -143,6 +144,7 @@ def test_an_actor_that_dies_at_every_attempt_is_not_waited_for_for_ever():
         same(many, one)
 
 
+@pytest.mark.nightly
 def test_a_call_that_was_interrupted_takes_effect_with_the_next(monkeypatch):
     one, interrupted = fleet(4), []
     with in_shards(4) as many:
@@ -165,6 +167,7 @@ def test_a_call_that_was_interrupted_takes_effect_with_the_next(monkeypatch):
         same(many, one)
 
 
+@pytest.mark.nightly
 def test_a_snapshot_that_cannot_be_written_costs_only_memory(tmp_path, caplog):
     one = fleet(4)
     folder, away = tmp_path / "snapshots", tmp_path / "away"
@@ -181,6 +184,7 @@ def test_a_snapshot_that_cannot_be_written_costs_only_memory(tmp_path, caplog):
         same(many, one)
 
 
+@pytest.mark.nightly
 def test_what_a_lost_driver_told_is_in_the_snapshots(tmp_path):
     one, many = fleet(7), in_shards(snapshot_every=1, folder=tmp_path)
     for taught in (one, many):
@@ -194,6 +198,7 @@ def test_what_a_lost_driver_told_is_in_the_snapshots(tmp_path):
         same(again, one)
 
 
+@pytest.mark.nightly
 def test_what_tuners_of_one_shard_know_reaches_a_new_one_on_another():
     one = fleet(40, share=True)
     with in_shards(40, share=True) as many:
@@ -230,6 +235,7 @@ def test_save_and_load_with_another_number_of_shards_and_as_one_fleet(tmp_path):
     same(loaded, one)
 
 
+@pytest.mark.nightly
 def test_one_of_its_tuners_leaves_and_comes_back():
     one = fleet(4)
     with in_shards(4) as many:
@@ -245,6 +251,7 @@ def test_one_of_its_tuners_leaves_and_comes_back():
         same(many, one)
 
 
+@pytest.mark.nightly
 def test_a_removed_node_takes_nothing_with_it(cluster):
     one = fleet(7)
     with in_shards(snapshot_every=3) as many:

@@ -15,6 +15,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.nightly
 def test_the_recipe_of_the_page_logs_every_step_and_the_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = {}

@@ -293,14 +293,14 @@ def local_ray(tmp_path_factory):
         ray.shutdown()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_ten_lines_of_the_page(local_ray, monkeypatch, capsys):
     monkeypatch.setenv("HOME", str(local_ray))  # where Ray puts results
     exec(block("RAY_TUNE.md"), {"__name__": "__main__"})  # noqa: S102
     assert re.search(r"\[(39|40|41), 4\]\n$", capsys.readouterr().out)  # trials end in any order
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_errors_are_learned_and_an_experiment_is_restored(local_ray, tmp_path):
     mended = tmp_path / "mended"
 
@@ -331,7 +331,7 @@ def test_errors_are_learned_and_an_experiment_is_restored(local_ray, tmp_path):
     assert (learned[-1]["context"], learned[-1]["failed"], len(learned)) == ({"load": 2}, False, 4)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_ruinous_trial_ends_at_its_stop(local_ray):
     costs = {"a": 1.0, "b": 10.0, "c": 0.5}
 

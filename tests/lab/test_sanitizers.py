@@ -23,6 +23,7 @@ def library(tmp_path_factory):
     return sanitized(tmp_path_factory.mktemp("sanitized"))
 
 
+@pytest.mark.nightly
 def test_the_compiled_code_keeps_to_its_memory_while_the_engine_runs(library):
     command = [sys.executable, "-m", "rasp_lab.reliability.sanitizers", "--library", library, *TESTS]
     command += ["-k", "not paper and not compile and not smooth and not rounded"]  # two traces run the same code
@@ -31,6 +32,7 @@ def test_the_compiled_code_keeps_to_its_memory_while_the_engine_runs(library):
     assert " passed" in done.stdout
 
 
+@pytest.mark.nightly
 def test_changed_files_do_no_harm_under_sanitizers(library):
     command = [sys.executable, "-m", "rasp_lab.reliability.fuzz_files", "--sanitize", "--library", library]
     command += ["--files", "50", "--without", "paper", "policy", "export"]  # which run no C, or that of other kinds

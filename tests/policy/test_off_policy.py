@@ -70,7 +70,7 @@ def true_gain(policies):
     return 1.0 - float(np.mean([true_value(one) for one in policies])) / true_value(default)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_gain_of_edges_over_the_default_is_unbiased_and_its_interval_holds():
     rng, found = np.random.default_rng(3), []
     for _ in range(80):

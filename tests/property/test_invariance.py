@@ -45,7 +45,7 @@ def test_the_unit_of_a_metric_changes_no_suggestion(seed, scale, offset):
     units=st.lists(logs, min_size=2, max_size=2).map(np.array),
     zeros=st.lists(st.floats(-500.0, 500.0), min_size=2, max_size=2).map(np.array),
 )
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_the_units_of_context_change_no_suggestion(seed, units, zeros):
     assert suggestions(seed, units=units, zeros=zeros * units) == pytest.approx(usual(seed), abs=1e-6)
 
@@ -55,7 +55,7 @@ def test_a_metric_to_maximise_is_one_to_minimise_turned(seed):
     assert np.array_equal(suggestions(seed, sign=-1.0), usual(seed))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_several_metrics_may_each_have_their_own_unit():
     def run(units, seed):
         tuner, rng, asked = Tuner({"x": Float(0.0, 1.0)}, {"a": "min", "b": "max"}), np.random.default_rng(seed), []

@@ -12,6 +12,10 @@ from rasp_lab.reliability.clock_jumps import LIBRARIES
 SLOW = "ready again in under 2 s"  # belongs to a machine that has nothing else to do
 
 
+def later(*values):
+    return pytest.param(*values, marks=pytest.mark.nightly)
+
+
 def script(name, *words):
     """What a script printed as JSON, and the promises it found broken."""
     command = [sys.executable, "-m", f"rasp_lab.reliability.{name}", "--json", *map(str, words)]
@@ -33,10 +37,10 @@ def test_kills_lose_nothing():
 @pytest.mark.parametrize(
     ("plant", "promise"),
     [
-        ("commit-after-ack", "no acknowledged tell is lost"),
+        later("commit-after-ack", "no acknowledged tell is lost"),
         ("drop-wal", "no acknowledged tell is lost"),
-        ("double-apply", "none is applied twice"),
-        ("replay-twice", "the state is that of a replay of the log"),
+        later("double-apply", "none is applied twice"),
+        later("replay-twice", "the state is that of a replay of the log"),
     ],
 )
 def test_a_planted_fault_is_seen(plant, promise):
@@ -46,8 +50,8 @@ def test_a_planted_fault_is_seen(plant, promise):
     assert promise in broken
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("postgres")  # skipped where there is none
+@pytest.mark.nightly
 def test_several_servers_lose_nothing_when_one_is_killed():
     # one kill; test_leases.py has each of the other ways alone
     told, broken = script("many_servers", "--rounds", 1, "--ways", "kill", "--lease", 1, "--studies", 2, "--load", 0.4)
@@ -55,7 +59,7 @@ def test_several_servers_lose_nothing_when_one_is_killed():
     assert told["kill: rounds"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_restarts_change_nothing():
     told, broken = script("restart", "--steps", 30, "--restarts", 3)
     assert not broken, told
@@ -80,8 +84,8 @@ def test_concurrent_clients_are_counted_exactly():
     assert not broken, told
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not list(Path("/usr/lib").glob(LIBRARIES)), reason="no libfaketime: Debian's package faketime")
+@pytest.mark.nightly
 def test_jumps_of_the_clock_lose_nothing():
     told, broken = script("clock_jumps", "--jumps", 6, "--clients", 2)
     assert not broken, told

@@ -25,8 +25,8 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("xz") is None, reason="the session compresses with xz")
+@pytest.mark.nightly
 def test_a_strangers_session_from_nothing_to_a_verdict(tmp_path):
     shim = tmp_path / "bin" / "rasp"
     shim.parent.mkdir()

@@ -150,7 +150,7 @@ def spendthrift(world, **more):
     return study
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_spent_budget_brings_the_default_back_and_resume_goes_on(world, caplog):
     study = spendthrift(world)
     done = watch(study, steps=250, folder=world.out)

@@ -1,6 +1,7 @@
 """`rasp stream`: tells from Redis Streams to a study, and its policies back (docs/EDGE.md)."""
 
 import logging
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -39,7 +40,7 @@ def stream(
         from rasp_tuner.client.stream import Bridge
 
         tells = RedisTells(redis, name, prefix, reader)
-    with talking(url, key) as client:
+    with closing(tells), talking(url, key) as client:
         bridge = Bridge(client.study(name, default={}), tells, every)
         if once:
             while bridge.step():

@@ -68,6 +68,10 @@ class RedisEdge:
             self._redis.xadd(self._keys.tells, {"tell": body})
         return "sent"
 
+    def close(self) -> None:
+        """Close the connection; the next call opens another one."""
+        self._redis.close()
+
 
 class RedisTells:
     """The tells of a study in Redis, as a reader of the group `rasp` gets them: a TellLog (stream.py)."""
@@ -115,6 +119,10 @@ class RedisTells:
         fields = {"version": policy["explore"]["version"], "policy": json.dumps(policy)}
         with _plain_errors(self._url, self._keys.policies):
             self._redis.xadd(self._keys.policies, fields, maxlen=1, approximate=False)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another one."""
+        self._redis.close()
 
     def _read(self, after: str, most: int, wait_ms: int | None) -> list[Message]:
         found = self._redis.xreadgroup(GROUP, self._reader, {self._keys.tells: after}, count=most, block=wait_ms)

@@ -219,6 +219,7 @@ def test_recorded_runs_give_the_work_that_their_rows_name():
     assert (work.kind, cost) == ("inserts", 17.81)
 
 
+@pytest.mark.nightly
 def test_the_command_runs_each_cell_once_and_prints_the_table(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(runner, "OUT", tmp_path)
     arguments = ["--base", str(source.REPOSITORY), "--only", "small/threads,streams/S1", "--seeds", "1", "--cells"]

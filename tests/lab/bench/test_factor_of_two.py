@@ -9,6 +9,7 @@ from rasp_lab.beds import factor_of_two
 from rasp_lab.beds.runner import Cell, Results
 
 
+@pytest.mark.nightly
 def test_every_judgement_constant_can_be_moved_alone():
     """Each by one of the two factors."""
     table, factors = factor_of_two.TABLE, cycle(factor_of_two.FACTORS)

@@ -34,7 +34,6 @@ def losses(path):
         return [(r["domain"], r["agent"], r["seed"], r["step"], r["loss"], r["regret"]) for r in csv.DictReader(file)]
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the same
 def test_a_cluster_of_two_nodes_gives_the_losses_of_one_process(tmp_path, cluster):
     cells = list(plan(["A2_Adversarial_Offcentre", "H1_Recurring_Regimes"], AGENTS, 1, 25))
@@ -47,7 +46,6 @@ def test_a_cluster_of_two_nodes_gives_the_losses_of_one_process(tmp_path, cluste
     assert not ray.is_initialized()  # what was started here was stopped here
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_both_nodes_do_work(tmp_path, cluster, monkeypatch):
     def where(cell, _own):  # inside the test, so that it travels to workers that cannot import this file

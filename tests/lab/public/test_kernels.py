@@ -41,7 +41,6 @@ def test_the_baseline_has_the_expected_rank():
     assert kernels.baseline(time, np.array([1.0, 4.0, 1000.0])).tolist() == [5.0, 2.0, 1.0]
 
 
-@pytest.mark.slow
 @needs_kernel_tuner
 @pytest.mark.parametrize("agent", [OURS, LATER, "genetic algorithm", kernels.TUNED, "random sample"])
 def test_every_strategy_runs_in_simulation(folder, agent):
@@ -52,7 +51,6 @@ def test_every_strategy_runs_in_simulation(folder, agent):
     assert 1 <= row["evaluations"] <= 15  # 1.25 times 12
 
 
-@pytest.mark.slow
 @needs_kernel_tuner
 def test_other_gpus_come_before_the_last_one(folder, monkeypatch):
     ran, evaluated = [], kernels.evaluated

@@ -314,7 +314,6 @@ def test_summaries_of_known_costs():
     assert analysis.running([rows], "rasp")[[0, -1]] == pytest.approx([1.2, 0.85])
 
 
-@pytest.mark.slow
 def test_the_command_measures_what_is_missing_and_writes_the_page(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(harness, "PAIRS", 1)
     monkeypatch.setattr(sqlite_pragmas, "ROWS", 21_000)  # a report scans up to 20,000

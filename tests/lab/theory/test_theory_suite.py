@@ -35,7 +35,6 @@ def rasp(*words):
     return CliRunner().invoke(app, ["theory", *words])
 
 
-@pytest.mark.slow
 def test_every_mended_claim_holds_and_every_suspect_breaks(outcomes):
     assert all(o.holds and o.worst_ratio <= 1.0 for o in outcomes if o.claim.version == "mended")
     broken = {o.claim.name for o in outcomes if o.claim.version == "paper" and not o.holds}
@@ -43,13 +42,11 @@ def test_every_mended_claim_holds_and_every_suspect_breaks(outcomes):
     assert all(o.counterexamples for o in outcomes if not o.holds)
 
 
-@pytest.mark.slow
 def test_every_broken_claim_has_a_mended_one(outcomes):
     mended = {o.claim.name for o in outcomes if o.claim.version == "mended"}
     assert {o.claim.name for o in outcomes if o.claim.version == "paper" and not o.holds} <= mended
 
 
-@pytest.mark.slow
 def test_the_tables_of_the_document_are_what_is_printed(outcomes):
     head, rows = page.as_table(outcomes)
     kept = [head.index(name) for name in ("claim", "as", "instances", "worst measured/bound", "holds?")]
@@ -63,7 +60,6 @@ def test_the_tables_of_the_document_are_what_is_printed(outcomes):
     assert lines[start + 2 : lines.index("", start)] == failing
 
 
-@pytest.mark.slow
 def test_the_ratios_of_the_counterexamples_in_the_document_are_what_is_printed(outcomes):
     text = DOC.read_text()
     for outcome in outcomes:
@@ -83,7 +79,6 @@ def test_versions_of_a_claim_are_measured_on_the_same_instances():
     assert [t.measured for t in printed] == [t.measured for t in mended]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_the_command_prints_a_table_and_writes_figure_and_page(tmp_path):
     result = rasp("--out", str(tmp_path / "a[/b]"))
@@ -98,7 +93,6 @@ def test_the_command_prints_a_table_and_writes_figure_and_page(tmp_path):
     assert (tmp_path / "a[/b]" / "theory.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("quick", "undrawn")
 def test_json_is_a_list_of_claims_and_all_that_is_printed(tmp_path):
     rows = json.loads(rasp("--json", "--out", str(tmp_path)).stdout)

@@ -33,8 +33,7 @@ CASES = [
 
 
 def as_param(name, rule):
-    slow = [pytest.mark.slow] if name == "botorch" or rule is memory_is_bounded else []
-    return pytest.param(name, rule, marks=slow, id=f"{name}-{rule.__name__}")
+    return pytest.param(name, rule, id=f"{name}-{rule.__name__}")
 
 
 @pytest.mark.parametrize(("name", "rule"), [as_param(name, rule) for name, rule in CASES])

@@ -40,9 +40,7 @@ def test_cma_es_starts_again_once_it_has_converged():
     assert search("cma-es", 1500)[-200:].max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    "name", ["gp-ucb", "gp-ucb-0.25", "tpe", "turbo", pytest.param("botorch", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["gp-ucb", "gp-ucb-0.25", "tpe", "turbo", "botorch"])
 def test_model_based_peers_beat_random_search_on_a_bowl(name):
     steps = 20 if name == "botorch" else 40
     assert search(name, steps)[-10:].mean() < 0.6 * search("random", steps)[-10:].mean()
