@@ -112,6 +112,7 @@ def test_what_is_wrong_changes_no_shard():
         many.tell({"ms": [1.0, 1.0, 1.0, 1.0]})
 
 
+@pytest.mark.nightly
 def test_a_killed_actor_comes_back_and_nothing_is_lost(caplog, tmp_path):
     one = fleet(7)
     with in_shards(snapshot_every=3, folder=tmp_path) as many:

@@ -152,7 +152,7 @@ def test_in_a_browser_a_page_of_another_site_learns_it_through_the_web_sdk(brows
     page, said = browser.new_page(), []
     page.on("console", lambda line: said.append(line.text))
     page.goto(f"{site}/?server={open_server.url}")
-    page.get_by_text("Done: 20 days.").wait_for(timeout=120_000)
+    page.get_by_text("Done: 20 days.").wait_for(timeout=300_000)
     reasons = page.locator("tbody td:last-child").all_inner_texts()
     costs = [float(text) for text in page.locator("tbody td:nth-child(4)").all_inner_texts()]
     page.close()
