@@ -12,6 +12,7 @@ from rasp_tuner import (
     InvalidSpace,
     InvalidValue,
     Metric,
+    PowerOfTwo,
     SnapshotError,
     SnapshotFileError,
     Tuner,
@@ -32,6 +33,15 @@ BEST = np.array(["lz", "zip", "lz", "zip"])
 def fleet(size=4, **changes):
     settings = {"space": SPACE, "metrics": {"ms": "min"}, "context": ["qps"], "default": DEFAULT, "seed": 3}
     return Fleet(**settings | changes, size=size)
+
+
+def test_columns_of_powers_of_two_are_numbers_and_can_be_told_again():
+    many = fleet(2, space={"block": PowerOfTwo(1, 64), "codec": SPACE["codec"]}, default={"block": 8, "codec": "raw"})
+    suggested = many.ask({"qps": [1.0, 2.0]})
+    assert np.log2(suggested.params["block"]).tolist() == [3.0, 3.0]
+    many.tell({"ms": [1.0, 2.0]})
+    many.observe({"qps": [1.0, 2.0]}, suggested.params, {"ms": [1.0, 2.0]})
+    assert many.learned.tolist() == [2, 2]
 
 
 def cost(params, which=slice(None)):

@@ -82,7 +82,7 @@ def test_a_server_with_keys_on_all_addresses(tmp_path):
             assert client.post("/v1/studies", json=STUDY, headers=headers).status_code == 201
             one_more = client.post("/v1/studies", json=STUDY | {"name": "more"}, headers=headers)
             assert one_more.status_code == 409
-            assert "there are 1 studies already, which is the limit: rasp serve --studies" in one_more.text
+            assert "the limit of studies is reached, which is 1: rasp serve --studies" in one_more.text
             assert client.get("/v1/studies", headers={**headers, "host": "tuner.example"}).status_code == 200
             assert client.get("/v1/studies", headers={**headers, "host": "other.example"}).status_code == 421
         assert "one runs on this folder" in rasp("doctor", "--data", tmp_path).stdout

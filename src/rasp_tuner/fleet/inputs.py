@@ -153,7 +153,12 @@ def _holds_bools(given: object) -> bool:
 
 def _array(field: str, given: object, shape: tuple[int, ...]) -> Array:
     try:
-        array = np.array(on_host(given), dtype=np.float64)
+        found = np.asarray(on_host(given))
+        if found.dtype.kind in "US" or (
+            found.dtype == object and any(isinstance(one, str | bytes) for one in found.flat)
+        ):
+            raise TypeError("a text is no number, whatever it says")
+        array = np.array(found, dtype=np.float64)
     except (ValueError, TypeError, RuntimeError, OverflowError) as reason:
         raise InvalidValue(f"{field} must be an array of numbers {list(shape)}, got {show(given)}") from reason
     if tuple(array.shape) != shape:

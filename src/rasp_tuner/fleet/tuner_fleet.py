@@ -23,7 +23,7 @@ from rasp_tuner.fleet.fleet import Contexts, Fleet, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
 from rasp_tuner.fleet.inputs import check_no_control, columns_by_name, contexts_of, ends_of, row_of, rows_of
 from rasp_tuner.fleet.single import check_same_kind
-from rasp_tuner.space import Float, Int
+from rasp_tuner.space import Float, Int, PowerOfTwo
 from rasp_tuner.tuner import Tuner
 
 Row = dict[str, Any]  # by name
@@ -203,7 +203,7 @@ class TunerFleet(Fleet):
         """[n] by knob; None where a knob does not exist."""
         columns = {}
         for name, knob in self._space.knobs.items():
-            plain = isinstance(knob, Float | Int) and knob.when is None
+            plain = isinstance(knob, Float | Int | PowerOfTwo) and knob.when is None
             column = np.empty(len(params), dtype=np.float64 if plain else object)
             for i, one in enumerate(params):
                 column[i] = one.get(name)

@@ -196,7 +196,7 @@ class Service:
     def _check_study_limit(self, work: UnitOfWork) -> None:
         if len(work.cache.rows) >= self.limits.studies:
             most = self.limits.studies
-            raise Conflict(f"there are {most} studies already, which is the limit: rasp serve --studies", "name")
+            raise Conflict(f"the limit of studies is reached, which is {most}: rasp serve --studies", "name")
 
     async def list_studies(self, query: ListQuery) -> dict[str, Any]:
         """The views of a page of studies; without a limit it waits for those that are not in memory yet."""
