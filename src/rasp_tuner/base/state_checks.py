@@ -84,14 +84,13 @@ def _checked(state: Mapping[str, Array], name: str, field: Field, sizes: dict[st
         raise broken(state, name, "hold floats of 64 bits", getattr(array, "dtype", type(array)))
     if not _fits(array.shape, field.shape, sizes):
         raise broken(state, name, f"have the shape {_shape_rule(field.shape, sizes)}", array.shape)
-    least, most = np.broadcast_to(field.least, array.shape), np.broadcast_to(field.most, array.shape)
-    wrong = ~((array >= least) & (array <= most))  # a NaN is wrong, too
+    fine = (array >= field.least) & (array <= field.most)  # a NaN is wrong, too
     if field.whole:
-        wrong |= array != np.floor(array)
-    if wrong.any():
-        kind = "whole numbers" if field.whole else "numbers"
-        rule = f"hold {kind} from {least[wrong][0]:g} to {most[wrong][0]:g}"
-        raise broken(state, name, rule, float(array[wrong][0]))
+        fine &= array == np.floor(array)
+    if not fine.all():
+        wrong, kind = ~fine, "whole numbers" if field.whole else "numbers"
+        least, most = (np.broadcast_to(bound, array.shape)[wrong][0] for bound in (field.least, field.most))
+        raise broken(state, name, f"hold {kind} from {least:g} to {most:g}", float(array[wrong][0]))
     return np.array(array, order="C")
 
 
