@@ -74,10 +74,10 @@ test-core: ## tests of space/ and engine/, for which `make setup-core` is enough
 	$(PYTEST) -m "not slow" tests/engine tests/property/test_space_laws.py tests/test_space.py tests/test_knobs.py
 
 # One run of all these tests: every worker imports what it needs once, and waits of one test are another one's time.
-test-ci: $(READY) ## what must pass before a change lands: also laboratory, Ray, browsers, PostgreSQL, theory, reliability
+test-ci: $(READY) ## what must pass before a change lands: also laboratory, a fleet on Ray, browsers, PostgreSQL, reliability
 	$(PYTEST) -m "not nightly"
 
-test-all: $(READY) ## every test: also peers, measured systems, sanitizers, more kills; run every night
+test-all: $(READY) ## every test: also peers, theory, measured systems, sanitizers, more kills; run every night
 	$(PYTEST)
 
 coverage: $(READY) ## how much of src/rasp_tuner the tests of `make test` run; fails below the floor in pyproject.toml
