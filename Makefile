@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python often forbid bytecode. The tests start hundreds of processes: each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-core demo test test-core test-ci test-all coverage check docs results paper stale beds real speed clean
+.PHONY: help setup setup-core demo test test-core test-ci test-all test-failed coverage check docs results paper stale beds real speed clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -63,8 +63,8 @@ demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, r
 
 # Four workers on two cores, since tests wait for servers; one thread each of BLAS and OpenMP (PyTorch, LightGBM): more
 # only wait for each other.
-test test-core test-ci test-all coverage: export OPENBLAS_NUM_THREADS := 1
-test test-core test-ci test-all coverage: export OMP_NUM_THREADS := 1
+test test-core test-ci test-all test-failed coverage: export OPENBLAS_NUM_THREADS := 1
+test test-core test-ci test-all test-failed coverage: export OMP_NUM_THREADS := 1
 PYTEST = $(BIN)/pytest -n 4 --dist worksteal --durations=40 --durations-min=3
 
 test: $(READY) ## what a developer needs, in five minutes on two cores; warnings are errors
@@ -79,6 +79,10 @@ test-ci: $(READY) ## what must pass before a change lands: also laboratory, a fl
 
 test-all: $(READY) ## every test: also peers, theory, measured systems, sanitizers, more kills; run every night
 	$(PYTEST)
+
+# On two busy cores a real server, browser or clock may be late: what failed has to pass alone, and the log names it.
+test-failed: $(READY) ## what failed in the latest run of tests once more, one after the other
+	$(BIN)/pytest --last-failed --last-failed-no-failures none --maxfail 1 --verbose
 
 coverage: $(READY) ## how much of src/rasp_tuner the tests of `make test` run; fails below the floor in pyproject.toml
 	$(PYTEST) -m "not slow" --cov --cov-report=term:skip-covered
