@@ -28,6 +28,7 @@ _ADDED = (
     "seen",
     "context",
     "knobs",
+    "in_context",
 )  # by who knows names: not kept here
 _NAMES = tuple(field.name for field in fields(Explanation) if field.name not in _ADDED)
 _ALL_NAMES = set(_NAMES)
@@ -244,7 +245,7 @@ def _read(place: str, name: str, value: Any) -> Any:
         if name == "slots":
             return tuple([whole(field, one, 0, MOST_SAMPLES) for one in value])
         return tuple([number(field, one) for one in value])
-    if (kind is bool and name == "in_context") or (kind is dict and name == "ran"):
+    if kind is dict and name == "ran":
         return value
     if kind is not bool and name in _NUMBERS:
         return number(field, value)
