@@ -227,8 +227,7 @@ class LiveStudy:
         record, body, failed = self._ask_answered_by(event), event.body, event.kind == "failed"
         metrics, reason = (None, body["reason"]) if failed else (body["metrics"], None)
         stopped, control = body.get("stopped") is True, body.get("control")
-        answered = replace(
-            record,
+        answered = record._replace(
             status="failed" if failed else "told",
             metrics=metrics,
             reason=reason,
@@ -488,7 +487,7 @@ class LiveStudy:
 
     def _clock_went_back(self, now: float) -> None:
         """What happened before now was not later than now, whatever the clock said."""
-        asked = {number: replace(one, asked_at=min(one.asked_at, now)) for number, one in self.pending.items()}
+        asked = {number: one._replace(asked_at=min(one.asked_at, now)) for number, one in self.pending.items()}
         self.pending = asked
         self.recent |= {number: asked[number] for number in self.recent.keys() & asked.keys()}
 
@@ -512,7 +511,7 @@ class LiveStudy:
         record = self.pending.get(number) or SuggestionRecord(
             number, b["asked_at"], b["context"], b["params"], late=True
         )
-        return replace(record, ran=record.what_ran(b["ran"], self._space)) if "ran" in b else record
+        return record._replace(ran=record.what_ran(b["ran"], self._space)) if "ran" in b else record
 
     def _learn(self, told: SuggestionRecord) -> Why | None:
         """Learn an answer and give its reasons; None if the tuner had dropped the ask and learned an observation."""
@@ -544,7 +543,7 @@ class LiveStudy:
         """Move an ask from pending to answered; returns whether the answer came late."""
         late = record.late or event.at > self.expires_at(record)
         if late != record.late:
-            record = replace(record, late=late)
+            record = record._replace(late=late)
         if self.pending.pop(record.number, None) is None:
             self.counts.dropped -= 1
         self.counts.late += late
@@ -561,14 +560,14 @@ class LiveStudy:
         asked, *answers = found
         record = SuggestionRecord(number, asked.at, asked.body["context"], asked.body["params"])
         if not answers:
-            return replace(record, late=True)
+            return record._replace(late=True)
         answer = answers[0]
         late = answer.at > self.expires_at(record) or "params" in answer.body
-        record = replace(record, late=late, ran=answer.body.get("ran"))
+        record = record._replace(late=late, ran=answer.body.get("ran"))
         if answer.kind == "failed":
-            return replace(record, status="failed", reason=answer.body["reason"])
+            return record._replace(status="failed", reason=answer.body["reason"])
         stopped, control = answer.body.get("stopped") is True, answer.body.get("control")
-        return replace(record, status="told", metrics=answer.body["metrics"], stopped=stopped, control=control)
+        return record._replace(status="told", metrics=answer.body["metrics"], stopped=stopped, control=control)
 
     def _explanation(self, record: SuggestionRecord) -> Explanation | None:
         try:

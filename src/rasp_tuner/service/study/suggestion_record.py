@@ -1,8 +1,7 @@
 """SuggestionRecord: a suggestion and its answer, as the service keeps them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.service.service_errors import Conflict
@@ -12,8 +11,7 @@ from rasp_tuner.space import Space
 Status = Literal["pending", "told", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class SuggestionRecord:
+class SuggestionRecord(NamedTuple):
     """A suggestion and its answer. Snapshots store the fields by name: do not rename them."""
 
     number: int
