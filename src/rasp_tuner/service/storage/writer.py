@@ -233,7 +233,7 @@ class Writer(threading.Thread):
             self.purging |= work.deletes_study
             self._published(list(work.changed.values()))
             for live, share in work.event_shares():
-                self.snapshots.count(live, share * work.cpu_s)
+                self.snapshots.count(live, share * work.cpu_s + self._chart(live))
             self.snapshots.put_away_unused(work.now)
 
     def _run_job(self, job: WriterJob, work: UnitOfWork) -> tuple[JobChanges, Any]:
@@ -255,6 +255,16 @@ class Writer(threading.Thread):
         if isinstance(answer, ServerFailed | Unavailable) or changes.savepoint is not None:
             work.undo_job(changes)
         return changes, answer
+
+    def _chart(self, live: LiveStudy) -> float:
+        """Bring the charts of a study up to date; the CPU time that it took."""
+        started = time.thread_time()
+        try:
+            live.chart()
+        except Exception:
+            log.exception("the charts of study %r failed; it is built again from its log", live.definition.name)
+            self.cache.discard([live])
+        return time.thread_time() - started
 
     def _failed_job(self, job: WriterJob, error: Exception) -> RaspError:
         if is_outage(error):

@@ -30,7 +30,7 @@ from rasp_tuner.types import Explanation, Suggestion, Why
 RECENT_SUGGESTIONS = 200  # that are listed
 SITUATION_CONTEXTS = 60  # different ones that situations with gains are made of
 TEXT_KINDS = ("category", "name")  # of contexts, whose texts a tuner keeps only as hashes
-MAX_STEPS_TO_CHART = 32  # that wait to be added to the history
+MIN_STEPS_TO_CHART, MAX_STEPS_TO_CHART = 8, 32  # that wait to be added to the history: many cost little more than one
 SUMS_SHOWN = 8  # of those that were told together, in charts
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
@@ -66,7 +66,7 @@ class LiveStudy:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
         self._history = StudyHistory(definition)
-        self._steps_to_chart: list[ToldStep] = []  # one after another they cost twice as much
+        self._steps_to_chart: list[ToldStep] = []
         self._wire = definition.to_wire()
         self._space = Space.from_json(definition.space)
         self.seq = 0
@@ -240,7 +240,7 @@ class LiveStudy:
         self.counts.failures += failed
         gains = {} if why is None or failed else self.tuner.latest_step_gain()
         ran, relevance = record.learned_params, self.tuner.relevance()
-        self._chart(ToldStep(event.at, record.context, ran, metrics, why, gains, late, relevance))
+        self._chart_later(ToldStep(event.at, record.context, ran, metrics, why, gains, late, relevance))
 
     _apply_failed = _apply_tell
 
@@ -251,7 +251,7 @@ class LiveStudy:
         self.counts.observations += 1
         if event.key is not None:
             put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
-        self._chart(ToldStep(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
+        self._chart_later(ToldStep(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
 
     def _apply_sums(self, event: Event) -> None:
         sums = event.body["sums"]
@@ -264,7 +264,7 @@ class LiveStudy:
         for one in sorted(sums, key=lambda one: -one["count"])[:SUMS_SHOWN]:
             context = one["contexts"][0] if one["contexts"] else None
             means = {name: parts["sum"] / one["count"] for name, parts in one["metrics"].items()}
-            self._chart(ToldStep(event.at, context, one["params"], means, None, {}, relevance=relevance))
+            self._chart_later(ToldStep(event.at, context, one["params"], means, None, {}, relevance=relevance))
 
     def _apply_freeze(self, event: Event) -> None:
         serves = event.body.get("at")
@@ -313,10 +313,14 @@ class LiveStudy:
             self._history.add_step(step)
         return self._history
 
-    def _chart(self, step: ToldStep) -> None:
-        self._steps_to_chart.append(step)
-        if len(self._steps_to_chart) >= MAX_STEPS_TO_CHART:
+    def chart(self, at_least: int = MIN_STEPS_TO_CHART) -> None:
+        """Add the steps that wait to the charts, if they are so many; called when nobody waits for an answer."""
+        if len(self._steps_to_chart) >= at_least:
             _ = self.history
+
+    def _chart_later(self, step: ToldStep) -> None:
+        self._steps_to_chart.append(step)
+        self.chart(MAX_STEPS_TO_CHART)
 
     def expires_at(self, record: SuggestionRecord) -> float:
         return record.asked_at + self.definition.lease_s
