@@ -211,8 +211,8 @@ class Writer(threading.Thread):
     def _piece_is_over(self) -> bool:
         """Whether a long job should end its piece: other jobs wait, or it is time to commit."""
         others = bool(self._waiting) or not self._inbox.empty()
-        now = time.monotonic()
-        return (others and now >= self._piece_ends) or now >= self._commit_at or time.thread_time() >= self._commit_at_cpu
+        until = min(self._piece_ends, self._commit_at) if others else self._commit_at
+        return time.monotonic() >= until or time.thread_time() >= self._commit_at_cpu
 
     def _finish(self, work: UnitOfWork, done: Sequence[tuple[WriterJob, JobChanges, Any]]) -> None:
         """Commit and answer; jobs that are not finished wait for their next piece."""
