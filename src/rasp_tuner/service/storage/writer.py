@@ -250,8 +250,6 @@ class Writer(threading.Thread):
             answer = error
         except Exception as error:  # noqa: BLE001 - hurts only this job; it is logged
             answer = self._failed_job(job, error)
-        finally:
-            work.end_job(changes)
         if isinstance(answer, ServerFailed | Unavailable) or changes.savepoint is not None:
             work.undo_job(changes)
         return changes, answer

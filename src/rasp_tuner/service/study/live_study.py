@@ -296,14 +296,15 @@ class LiveStudy:
             self._history.add_step(step)
         return self._history
 
-    def chart(self, at_least: int = MIN_STEPS_TO_CHART) -> None:
-        """Add the steps that wait to the charts, if they are so many; called when nobody waits for an answer."""
-        if len(self._steps_to_chart) >= at_least:
+    def chart(self) -> None:
+        """Add the steps that wait to the charts, if they are enough; called when nobody waits for an answer."""
+        if len(self._steps_to_chart) >= MIN_STEPS_TO_CHART:
             _ = self.history
 
     def _chart_later(self, step: ToldStep) -> None:
         self._steps_to_chart.append(step)
-        self.chart(MAX_STEPS_TO_CHART)
+        if len(self._steps_to_chart) >= MAX_STEPS_TO_CHART:
+            _ = self.history
 
     def expires_at(self, record: SuggestionRecord) -> float:
         return record.asked_at + self.definition.lease_s
