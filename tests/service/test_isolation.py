@@ -24,7 +24,8 @@ from rasp_tuner.service.storage.store import NO_STUDY, Store
 from rasp_tuner.service.storage.tables import snapshots
 from rasp_tuner.service.storage.writer import Writer
 from rasp_tuner.service.study import study_snapshot
-from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study.history import StudyHistory
+from rasp_tuner.service.study.live_study import MIN_STEPS_TO_CHART, LiveStudy
 
 ME = Caller("me", "admin")
 
@@ -78,6 +79,26 @@ def test_a_job_that_fails_is_undone_alone(database, monkeypatch):
     assert rounds.run(service.tell("bad", Answer("s0", {"p99_ms": 1.0}))) == [
         {"id": "s0", "status": "learned", "late": False}
     ]
+    service.store.close()
+
+
+def test_charts_are_made_after_the_answers_and_a_slip_in_them_loses_nothing(sqlite, monkeypatch, caplog):
+    rounds = Rounds(sqlite, monkeypatch, "bad", "good")
+    service = rounds.service
+    for name in ("bad", "good"):
+        rounds.run(service.ask(name, [{"qps": 1.0}] * MIN_STEPS_TO_CHART))
+
+    def slip(*_):
+        raise ZeroDivisionError("planted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StudyHistory, "add_step", slip)
+        tells = [Answer(f"s{i}", {"p99_ms": 1.0}) for i in range(MIN_STEPS_TO_CHART)]
+        assert [one["status"] for one in rounds.run(service.tell_batch("bad", tells))[0]] == ["learned"] * len(tells)
+    assert "the charts of study 'bad' failed" in caplog.text
+    assert rounds.run(service.tell_batch("good", tells))[0][0]["status"] == "learned"
+    charted = [rounds.run(service.read(name, lambda live, _: live.history.trace.steps))[0] for name in ("bad", "good")]
+    assert charted == [MIN_STEPS_TO_CHART] * 2
     service.store.close()
 
 

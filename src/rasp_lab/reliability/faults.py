@@ -9,7 +9,6 @@ replay-twice       building a study after a restart applies the last event of it
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -54,9 +53,7 @@ def double_apply() -> None:
         if isinstance(outcome, Event):
             return outcome
         body = {"metrics": metrics, "asked_at": outcome.asked_at, "context": outcome.context, "params": outcome.params}
-        event = replace(self._event("tell", at, body), ask=outcome.number)
-        self.apply(event)
-        return event
+        return self._applied("tell", at, body, ask=outcome.number)
 
     LiveStudy.tell = forgetful  # type: ignore[method-assign]
 

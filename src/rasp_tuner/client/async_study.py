@@ -13,7 +13,7 @@ from rasp_tuner.base.checks import flag, number, show
 from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.client.exchange import Exchange, HttpRequest
 from rasp_tuner.client.fallback import Fallbacks, FallbackShare, RecommendationCache, is_fallback
-from rasp_tuner.client.outbox import Outbox, QueuedRequest
+from rasp_tuner.client.outbox import Outbox
 from rasp_tuner.client.pending import PendingAnswer, SpareAnswers
 from rasp_tuner.client.situation import Situation
 from rasp_tuner.client.wire import context_json, metrics_json, params_json
@@ -372,7 +372,7 @@ class AsyncStudy:
             return self._queue(action, body)
 
     def _queue(self, action: str, body: Mapping[str, Any]) -> TellReply:
-        self._outbox.put(QueuedRequest(f"{self._path}/{action}", body))
+        self._outbox.put(HttpRequest("POST", f"{self._path}/{action}", body))
         return TellReply(body["id"], "queued")
 
     def _send_ask(self, context: Any) -> PendingAnswer:
@@ -409,7 +409,7 @@ class AsyncStudy:
             return TellReply(id, "duplicate")
         stopped = _stopped_json(told.get("stopped", False))
         body = {"context": made.context, "params": made.ran, "metrics": metrics, "key": id, **stopped}
-        self._outbox.put(QueuedRequest(f"{self._path}/observe", body))
+        self._outbox.put(HttpRequest("POST", f"{self._path}/observe", body))
         return TellReply(id, "queued")
 
     def _drop_fallback(self, failed: Mapping[str, Any]) -> TellReply:

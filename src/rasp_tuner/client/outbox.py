@@ -3,10 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
 from rasp_tuner.client.errors import AccessDenied, ServerUnavailable
 from rasp_tuner.client.exchange import Exchange, HttpRequest
@@ -18,16 +15,8 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0  # between attempts while the server is 
 log = logging.getLogger("rasp_tuner.client")
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedRequest:
-    """A request that may be sent more than once: it is idempotent."""
-
-    path: str
-    body: Mapping[str, Any]
-
-
 class Outbox:
-    """A request that the server refuses for good is dropped with a warning: it would block the rest."""
+    """Requests that may be sent more than once. One that the server refuses for good is dropped with a warning."""
 
     def __init__(self, exchange: Exchange, size: int) -> None:
         self._exchange, self._size = exchange, size
@@ -35,7 +24,7 @@ class Outbox:
 
     def reset_after_fork(self) -> None:
         """Start with an empty queue, in the child of a fork: the parent sends what it had queued."""
-        self._requests: deque[QueuedRequest] = deque()
+        self._requests: deque[HttpRequest] = deque()
         self._delivering: asyncio.Task[None] | None = None
         self._empty = asyncio.Event()
         self.dropped = 0  # replaced by newer ones, or refused
@@ -43,7 +32,7 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def put(self, request: QueuedRequest) -> None:
+    def put(self, request: HttpRequest) -> None:
         """Queue a request; beyond the size the oldest is dropped."""
         if self._exchange.is_closed:
             raise ServerUnavailable(f"the client of {self._exchange.url} was closed: nothing can be sent")
@@ -83,10 +72,10 @@ class Outbox:
                 self._requests.popleft()
         self._empty.set()
 
-    async def _send(self, request: QueuedRequest) -> None:
+    async def _send(self, request: HttpRequest) -> None:
         """Send, or drop if refused for good; raises ServerUnavailable or AccessDenied if it should be retried."""
         try:
-            await self._exchange.call(HttpRequest("POST", request.path, request.body))
+            await self._exchange.call(request)
         except (ServerUnavailable, AccessDenied):
             raise
         except RaspError as error:

@@ -18,7 +18,7 @@ class RunningCentres:
     def open(self, context: Array) -> int:
         """The index of a new centre at `context`."""
         self.centres = np.concatenate([self.centres, context[None]])
-        self.counts = np.append(self.counts, 1.0)
+        self.counts = np.concatenate([self.counts, [1.0]])
         return len(self) - 1
 
     def add(self, index: int, context: Array) -> None:
@@ -35,5 +35,5 @@ class RunningCentres:
 
     def drop(self, gone: int) -> None:
         """Leave one out; later indices move down by one."""
-        self.centres = np.delete(self.centres, gone, axis=0)
-        self.counts = np.delete(self.counts, gone)
+        self.centres = np.concatenate([self.centres[:gone], self.centres[gone + 1 :]])
+        self.counts = np.concatenate([self.counts[:gone], self.counts[gone + 1 :]])

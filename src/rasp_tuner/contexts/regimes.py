@@ -177,7 +177,8 @@ class RegimeTimeline:
         latest = self._scales.latest[-2:]
         apart = self._metric.bounded(np.concatenate([latest, self._regimes.centres]))
         now = apart[len(latest) - 1]
-        self._moves += np.minimum([0.5 * (now - apart[0]) ** 2, now * now], LARGEST_MOVE)
+        self._moves[0] += np.minimum(0.5 * (now - apart[0]) ** 2, LARGEST_MOVE)
+        self._moves[1] += np.minimum(now * now, LARGEST_MOVE)
         gaps = apart[len(latest) :] - now
         distances: Array = (gaps * gaps) @ (self._relevance / max(self.dim, 1))
         return distances
@@ -201,7 +202,8 @@ class RegimeTimeline:
 
     def _drop(self, place: int) -> None:
         """A regime is no more; what was of it is shown with the nearest one, which stays where it is."""
-        gaps = self.squared_distances(self._regimes.centres[place][None])[0]
+        z = self._z(self._regimes.centres)
+        gaps = squared_gaps(z[place][None], z)[0]
         gaps[place] = np.inf
         kept, gone = self.labels[int(gaps.argmin())], self.labels.pop(place)
         self._regimes.drop(place)
@@ -212,7 +214,8 @@ class RegimeTimeline:
         """Merge the two nearest regimes if they are as close as this; the older label stays."""
         if len(self.labels) < 2:
             return False
-        gaps = self.squared_distances(self._regimes.centres)
+        z = self._z(self._regimes.centres)
+        gaps = squared_gaps(z, z)
         np.fill_diagonal(gaps, np.inf)
         one, other = sorted(int(i) for i in np.unravel_index(int(gaps.argmin()), gaps.shape))
         if gaps[one, other] > within:
@@ -225,26 +228,37 @@ class RegimeTimeline:
 
     def _find_situations(self) -> None:
         """Regimes that noise cannot tell apart are one situation; so are those that are linked by such."""
-        looked_at = ContextMetric(*(part[self._looked_at] for part in self._metric))
-        weights = self._relevance[self._looked_at] * (len(self._looked_at) / max(self.dim, 1))
-        halves = np.sort(0.5 * np.diff(looked_at.z(self._recent, weights), axis=0) ** 2, axis=0)
-        noise = float(halves[: max(int(USUAL_SHARE * len(halves)), 1)].mean(axis=0).sum()) if len(halves) else 0.0
+        own = self._looked_at
+        weights = self._relevance[own] * (len(own) / max(self.dim, 1))
+        metric = ContextMetric(self._metric.median[own], self._metric.deviation[own])
+        z = metric.z(np.concatenate([self._recent, self._regimes.centres[:, own]]), weights)
+        recent, centres = z[: len(self._recent)], z[len(self._recent) :]
+        halves = 0.5 * (recent[1:] - recent[:-1]) ** 2
+        halves.sort(axis=0)
+        usual = halves[: max(int(USUAL_SHARE * len(halves)), 1)]
+        noise = float((usual.sum(axis=0) / len(usual)).sum()) if len(halves) else 0.0
         shares = weights / max(float(weights.max(initial=0.0)), 1e-300)
         independent = float(shares.sum()) ** 2 / max(float(shares @ shares), 1e-300)
         reach = 1.0 + SAME_REGIME_DEVIATIONS * (2.0 / min(max(independent, 1.0), MAX_INDEPENDENT_DIMS)) ** 0.5
-        centres = looked_at.z(self._regimes.centres[:, self._looked_at], weights)
         before, self.situations = self.situations, {}
-        known = np.array([before.get(label, -1) for label in self.labels])
-        parted = (known[:, None] != known) & (known[:, None] >= 0) & (known >= 0)
-        linked = squared_gaps(centres, centres) <= np.where(parted, JOIN_SHARE, 1.0) * reach * noise
+        known = [before.get(label) for label in self.labels]  # its situation; None of a new one
+        within, within_if_parted = reach * noise, JOIN_SHARE * reach * noise
+        neighbours = [
+            [
+                other
+                for other, gap in enumerate(gaps)
+                if gap <= within and (gap <= within_if_parted or None in (one, known[other]) or one == known[other])
+            ]
+            for one, gaps in zip(known, squared_gaps(centres, centres).tolist(), strict=True)
+        ]
         for place, label in enumerate(self.labels):
             if label in self.situations:
                 continue
-            reached = np.zeros(len(self.labels), dtype=bool)
-            reached[place] = True
-            while (more := linked[reached].any(axis=0) & ~reached).any():
-                reached |= more
-            members = [self.labels[i] for i in np.flatnonzero(reached)]
+            reached, found = set[int](), {place}
+            while found:
+                reached |= found
+                found = {other for one in found for other in neighbours[one]} - reached
+            members = [self.labels[i] for i in sorted(reached)]
             self.situations |= dict.fromkeys(members, min(members))
         kept = dict(self.merged)
         for gone in dict.fromkeys(before.values()):
@@ -255,7 +269,13 @@ class RegimeTimeline:
                 self.joined.append((gone, self.situations[label]))
 
     def _relabel(self, gone: int, kept: int) -> None:
-        self.segments = _renamed(self.segments, {gone: kept})
+        """Give the segments of a regime to another one; only these are looked at, since the timeline is long."""
+        segments = self.segments
+        for place in [place for place, segment in enumerate(segments) if segment[0] == gone][::-1]:
+            segments[place][0] = kept
+            for later in (place + 1, place):  # neighbours of one label are one segment
+                if 0 < later < len(segments) and segments[later - 1][0] == segments[later][0]:
+                    segments[later - 1][2] = segments.pop(later)[2]
 
     def _drop_shortest_segments(self) -> None:
         """Join the shortest segments, but for the first and the last, to those before them; of equals the oldest."""

@@ -369,6 +369,6 @@ def _in_pieces(items: Sequence[T], done: list[Any], one: Callable[[T], Any], wor
     """What `one` gives for every item, added to `done`; MORE if others should run before the rest."""
     for item in items[len(done) :]:
         done.append(one(item))
-        if work.piece_ends() and len(done) < len(items):
+        if len(done) < len(items) and work.piece_ends():
             return MORE
     return done

@@ -28,6 +28,7 @@ from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StoredStudy
 from rasp_tuner.service.study.definition import NAME_PATTERN
 from rasp_tuner.service.study.study_summary import place
+from rasp_tuner.service.study.suggestion_record import put_bounded
 
 T = TypeVar("T")
 
@@ -120,9 +121,7 @@ class Forwarder:
             search.add_done_callback(lambda _: self._searches.pop(name, None))
         found = await asyncio.shield(search)
         if isinstance(found, Peer):
-            self._routes[name] = found
-            if len(self._routes) > MAX_ROUTES:
-                del self._routes[next(iter(self._routes))]
+            put_bounded(self._routes, name, found, MAX_ROUTES)
             return found
         if found is None and not new:
             raise service_errors.unknown_study(name)

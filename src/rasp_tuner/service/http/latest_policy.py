@@ -13,6 +13,7 @@ from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.service_errors import Conflict
 from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study.suggestion_record import put_bounded
 from rasp_tuner.tuner import Tuner
 
 POLICY_EVERY_S = 1.0  # a policy is made anew at the most so often, however many ask for it ...
@@ -73,18 +74,15 @@ class LatestPolicies:
     def remember(self, study: int, variant: str, pick: Pick) -> None:
         """Keep what was handed out; of too many the oldest are forgotten."""
         self._picks.pop((study, variant), None)
-        self._picks[study, variant] = pick
-        if len(self._picks) > MOST_PICKS:
-            del self._picks[next(iter(self._picks))]
+        put_bounded(self._picks, (study, variant), pick, MOST_PICKS)
 
     def handed_out(self, study: int, variant: str) -> Pick | None:
         return self._picks.get((study, variant))
 
     async def _latest(self, study: str, outcomes: int | None, leaves: int) -> _Kept:
         key = (study, outcomes, leaves)
-        kept = self._kept[key] = self._kept.pop(key, _Kept())  # the latest is the last
-        if len(self._kept) > MOST_POLICIES:
-            del self._kept[next(iter(self._kept))]
+        kept = self._kept.pop(key, _Kept())
+        put_bounded(self._kept, key, kept, MOST_POLICIES)  # the latest is the last
         async with kept.lock:
             now = await self._service.read(study, lambda live, _: _version(live))
             before = kept.of if kept.of is not None and kept.of.study == now.study else None

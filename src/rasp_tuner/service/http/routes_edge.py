@@ -11,7 +11,7 @@ from rasp_tuner.service.http.edge_schemas import EdgeGained, FlagdFile, PolicyFi
 from rasp_tuner.service.http.latest_policy import DEFAULT_LEAVES, MANY, MadePolicy, policies_of
 from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.http.route import STUDY_PATH as STUDY
-from rasp_tuner.service.http.route import Request, Response, Route, etag_response
+from rasp_tuner.service.http.route import Request, Response, etag_response, get, post
 from rasp_tuner.service.http.schemas import parse_batch
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.service import Service
@@ -70,36 +70,13 @@ async def _latest(service: Service, request: Request) -> MadePolicy:
     return await policies_of(service).latest(request.study, outcomes, leaves)
 
 
+POLICY_QUERY = {"outcomes": MANY, "leaves": DEFAULT_LEAVES}
+ADDED_UP, FOR_EDGES = "Runs that were added up, which count once", "A policy that explores, for decisions at the edge"
+_parse_sums = functools.partial(parse_batch, TellSums, "sums")
+
 ROUTES = [
-    Route(
-        "GET", f"{STUDY}/edge", "read", gained, "What runs at edges gained over the default, measured", gives=EdgeGained
-    ),
-    Route(
-        "POST",
-        f"{STUDY}/tells",
-        "write",
-        tell_sums,
-        "Runs that were added up, which count once",
-        TellSums,
-        ToldSums,
-        parse=functools.partial(parse_batch, TellSums, "sums"),
-    ),
-    Route(
-        "GET",
-        f"{STUDY}/policy",
-        "read",
-        policy,
-        "A policy that explores, for decisions at the edge",
-        gives=PolicyFile,
-        query={"outcomes": MANY, "leaves": DEFAULT_LEAVES},
-    ),
-    Route(
-        "GET",
-        f"{STUDY}/flagd",
-        "read",
-        flagd,
-        "The policy as flags of flagd",
-        gives=FlagdFile,
-        query={"outcomes": MANY, "leaves": DEFAULT_LEAVES},
-    ),
+    get(f"{STUDY}/edge", "read", gained, "What runs at edges gained over the default, measured", gives=EdgeGained),
+    post(f"{STUDY}/tells", "write", tell_sums, ADDED_UP, TellSums, ToldSums, parse=_parse_sums),
+    get(f"{STUDY}/policy", "read", policy, FOR_EDGES, gives=PolicyFile, query=POLICY_QUERY),
+    get(f"{STUDY}/flagd", "read", flagd, "The policy as flags of flagd", gives=FlagdFile, query=POLICY_QUERY),
 ]

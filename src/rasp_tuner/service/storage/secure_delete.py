@@ -6,7 +6,6 @@ write-ahead log and its archives keep erased values until they are recycled; a c
 """
 
 import sqlite3
-from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
@@ -26,7 +25,7 @@ def disable_statistics(engine: sa.Engine) -> None:
 def rewrite_database(engine: sa.Engine) -> None:
     """Rewrite tables and log; raises OperationalError if another connection blocks it: try again later."""
     if engine.dialect.name == "sqlite":
-        _outside_transaction(engine, ["VACUUM"])
+        _outside_transaction(engine, "VACUUM")
         truncate_wal(engine)
     else:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -37,22 +36,21 @@ def rewrite_database(engine: sa.Engine) -> None:
 def truncate_wal(engine: sa.Engine) -> None:
     """Truncate SQLite's write-ahead log."""
     if engine.dialect.name == "sqlite":
-        busy, *_ = _outside_transaction(engine, ["PRAGMA wal_checkpoint(TRUNCATE)"])
+        busy, *_ = _outside_transaction(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
         if busy:
             raise OperationalError("wal_checkpoint", {}, RuntimeError("a reader is in the way"))
 
 
-def _outside_transaction(engine: sa.Engine, statements: Sequence[str]) -> tuple[int, ...]:
-    """Run statements outside a transaction; returns the first row of the last one."""
+def _outside_transaction(engine: sa.Engine, statement: str) -> tuple[int, ...]:
+    """Run a statement outside a transaction; returns its first row."""
     raw = engine.raw_connection()
     try:
         cursor = raw.cursor()
-        for statement in statements:
-            cursor.execute(statement)
+        cursor.execute(statement)
         row = cursor.fetchone()
         cursor.close()
     except sqlite3.Error as reason:
-        raise OperationalError(statements[-1], {}, reason) from reason
+        raise OperationalError(statement, {}, reason) from reason
     finally:
         raw.close()
     return row or (0,)

@@ -58,13 +58,9 @@ class UnitOfWork:
         self._handed_over: list[tuple[StoredStudy, str | None]] = []  # with their new owners
 
     def begin_job(self) -> JobChanges:
-        """What one job changes from now on, until `end_job`; `undo_job` takes it back."""
+        """What one job changes from now on, until the next or the commit; `undo_job` takes it back."""
         self._job = JobChanges(len(self._entries))
         return self._job
-
-    def end_job(self, job: JobChanges) -> None:
-        self._job = None
-        self._writable |= job.studies
 
     def undo_job(self, job: JobChanges) -> None:
         """Take back what a job did that failed half-way. Studies it touched must be loaded again."""
@@ -85,7 +81,10 @@ class UnitOfWork:
         return live
 
     def _touch(self, live: LiveStudy) -> None:
-        (self._writable if self._job is None else self._job.studies)[live.definition.name] = live
+        name = live.definition.name
+        self._writable[name] = live
+        if self._job is not None:
+            self._job.studies[name] = live
 
     def add_event(self, live: LiveStudy, event: Event) -> None:
         """Add an event to the commit; `live` has already applied it."""
@@ -180,6 +179,7 @@ class UnitOfWork:
 
     def commit(self) -> set[int]:
         """Write everything; returns the studies whose events the database refused. Raises if nothing was written."""
+        self._job = None
         with self._stack:
             if self._lost:
                 raise TransactionLost("the transaction ended early")

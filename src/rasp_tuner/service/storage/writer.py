@@ -19,6 +19,7 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from rasp_tuner.base.threads import one_thread
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service import service_errors
 from rasp_tuner.service.service_errors import Moved, ServerFailed, Unavailable
@@ -114,7 +115,8 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._run()
+            with one_thread():  # for all jobs: to change BLAS's count at every call of a tuner takes 20 microseconds
+                self._run()
         except Exception:
             log.critical("the writer stopped; start the server again, the log is whole", exc_info=True)
             self.stopped_whole = False
@@ -184,20 +186,19 @@ class Writer(threading.Thread):
             self.probe()
         work = UnitOfWork(self.store, self.cache, time.time(), self._piece_is_over)
         self._commit_at = time.monotonic() + MAX_COMMIT_EVERY_S
-        self._commit_at_cpu = time.thread_time() + min(
-            max(COMMIT_EVERY_CPU_S, 2.0 * self._commit_s), MAX_COMMIT_EVERY_S
-        )
+        used = time.thread_time()
+        self._commit_at_cpu = used + min(max(COMMIT_EVERY_CPU_S, 2.0 * self._commit_s), MAX_COMMIT_EVERY_S)
         done: list[tuple[WriterJob, JobChanges, Any]] = []
         while not work.broken and len(done) < MAX_JOBS_PER_COMMIT and (job := self._next_job()) is not None:
             if self._wait_for_study(job):
                 continue
-            started, self._piece_ends = time.thread_time(), time.monotonic() + PIECE_S
+            self._piece_ends = time.monotonic() + PIECE_S
             done.append((job, *self._run_job(job, work)))
-            used = time.thread_time() - started
-            self._waiting.charge(used)
+            before, used = used, time.thread_time()
+            self._waiting.charge(used - before)
             if job.writes:
-                work.cpu_s += used
-            if self._time_to_commit():
+                work.cpu_s += used - before
+            if used >= self._commit_at_cpu or time.monotonic() >= self._commit_at:
                 break
         self._finish(work, done)
 
@@ -210,10 +211,8 @@ class Writer(threading.Thread):
     def _piece_is_over(self) -> bool:
         """Whether a long job should end its piece: other jobs wait, or it is time to commit."""
         others = bool(self._waiting) or not self._inbox.empty()
-        return (others and time.monotonic() >= self._piece_ends) or self._time_to_commit()
-
-    def _time_to_commit(self) -> bool:
-        return time.monotonic() >= self._commit_at or time.thread_time() >= self._commit_at_cpu
+        until = min(self._piece_ends, self._commit_at) if others else self._commit_at
+        return time.monotonic() >= until or time.thread_time() >= self._commit_at_cpu
 
     def _finish(self, work: UnitOfWork, done: Sequence[tuple[WriterJob, JobChanges, Any]]) -> None:
         """Commit and answer; jobs that are not finished wait for their next piece."""
@@ -234,7 +233,7 @@ class Writer(threading.Thread):
             self.purging |= work.deletes_study
             self._published(list(work.changed.values()))
             for live, share in work.event_shares():
-                self.snapshots.count(live, share * work.cpu_s)
+                self.snapshots.count(live, share * work.cpu_s + self._chart(live))
             self.snapshots.put_away_unused(work.now)
 
     def _run_job(self, job: WriterJob, work: UnitOfWork) -> tuple[JobChanges, Any]:
@@ -251,11 +250,19 @@ class Writer(threading.Thread):
             answer = error
         except Exception as error:  # noqa: BLE001 - hurts only this job; it is logged
             answer = self._failed_job(job, error)
-        finally:
-            work.end_job(changes)
         if isinstance(answer, ServerFailed | Unavailable) or changes.savepoint is not None:
             work.undo_job(changes)
         return changes, answer
+
+    def _chart(self, live: LiveStudy) -> float:
+        """Bring the charts of a study up to date; the CPU time that it took."""
+        started = time.thread_time()
+        try:
+            live.chart()
+        except Exception:
+            log.exception("the charts of study %r failed; it is built again from its log", live.definition.name)
+            self.cache.discard([live])
+        return time.thread_time() - started
 
     def _failed_job(self, job: WriterJob, error: Exception) -> RaspError:
         if is_outage(error):

@@ -61,7 +61,7 @@ class StudyDefinition:
             seed=whole("seed", data.get("seed", 0), 0, 2**64 - 1, InvalidSpace),
             guard=None if guard is None else number("guard", guard, InvalidSpace),
             switching_cost=number("switching_cost", data.get("switching_cost", 0.0), InvalidSpace),
-            lease_s=_lease(data.get("lease_s", 3600.0)),
+            lease_s=_seconds("lease_s", data.get("lease_s", 3600.0)),
             max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MAX_PENDING_LIMIT, InvalidSpace),
             budget=None if budget is None else number("budget", budget, InvalidSpace),
             constraints=space.constraints,
@@ -126,9 +126,7 @@ def _usual_budget(preset: str) -> float | None:
 def _approve(value: object, preset: str) -> float | None:
     if value is None:
         return None
-    seconds = number("approve_s", value, InvalidSpace)
-    if not 1.0 <= seconds <= MAX_LEASE_S:
-        raise InvalidSpace(f"approve_s must lie in [1, {MAX_LEASE_S:g}], got {seconds!r}")
+    seconds = _seconds("approve_s", value)
     if preset == "paper":
         raise InvalidSpace(
             'approve_s needs preset "default": "paper" cannot say which of the approved settings is best'
@@ -136,8 +134,8 @@ def _approve(value: object, preset: str) -> float | None:
     return seconds
 
 
-def _lease(value: object) -> float:
-    seconds = number("lease_s", value, InvalidSpace)
+def _seconds(field: str, value: object) -> float:
+    seconds = number(field, value, InvalidSpace)
     if not 1.0 <= seconds <= MAX_LEASE_S:
-        raise InvalidSpace(f"lease_s must lie in [1, {MAX_LEASE_S:g}], got {seconds!r}")
+        raise InvalidSpace(f"{field} must lie in [1, {MAX_LEASE_S:g}], got {seconds!r}")
     return seconds

@@ -30,7 +30,7 @@ from rasp_tuner.types import Explanation, Suggestion, Why
 RECENT_SUGGESTIONS = 200  # that are listed
 SITUATION_CONTEXTS = 60  # different ones that situations with gains are made of
 TEXT_KINDS = ("category", "name")  # of contexts, whose texts a tuner keeps only as hashes
-MAX_STEPS_TO_CHART = 32  # that wait to be added to the history
+MIN_STEPS_TO_CHART, MAX_STEPS_TO_CHART = 8, 32  # that wait to be added to the history: many cost little more than one
 SUMS_SHOWN = 8  # of those that were told together, in charts
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
@@ -66,7 +66,7 @@ class LiveStudy:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
         self._history = StudyHistory(definition)
-        self._steps_to_chart: list[ToldStep] = []  # one after another they cost twice as much
+        self._steps_to_chart: list[ToldStep] = []
         self._wire = definition.to_wire()
         self._space = Space.from_json(definition.space)
         self.seq = 0
@@ -130,9 +130,7 @@ class LiveStudy:
             body["stopped"] = True
         if control is not None:
             body["control"] = control
-        event = self._event("failed" if metrics is None else "tell", at, body, ask=number)
-        self.apply(event)
-        return event
+        return self._applied("failed" if metrics is None else "tell", at, body, ask=number)
 
     def observe(
         self,
@@ -148,30 +146,28 @@ class LiveStudy:
         body: dict[str, Any] = {"context": context, "params": params, "metrics": metrics}
         if stopped:
             body["stopped"] = True
-        if key is not None:
-            before = self._observed.get(key) or log.observation_by_key(self.id, key)
-            if before is not None:
-                if before.body != body:
-                    raise Conflict(f"the key {key!r} was observed before with other values", "key")
-                return None
-        event = self._event("observe", at, body, key=key)
-        self.apply(event)
-        return event
+        differs = Conflict(f"the key {key!r} was observed before with other values", "key")
+        return self._once("observe", key, body, at, log, differs)
 
     def tell_sums(
         self, sums: list[dict[str, Any]], source: str | None, sequence: int, at: float, log: EventLog
     ) -> Event | None:
         """The event to log, or None if this source has sent what has this number before; a source of None: never."""
-        body, key = {"sums": sums}, None if source is None else f"sums/{source}/{sequence}"
+        key = None if source is None else f"sums/{source}/{sequence}"
+        what = f"source {source!r} has sent something else as number {sequence}"
+        differs = Conflict(f"{what}: numbers go up, and a source that begins anew takes another name", "sequence")
+        return self._once("sums", key, {"sums": sums}, at, log, differs)
+
+    def _once(
+        self, kind: Kind, key: str | None, body: dict[str, Any], at: float, log: EventLog, differs: Conflict
+    ) -> Event | None:
+        """The event to log, or None if this key was told before; raises `differs` if it came with something else."""
         before = None if key is None else self._observed.get(key) or log.observation_by_key(self.id, key)
         if before is not None:
             if before.body != body:
-                what = f"source {source!r} has sent something else as number {sequence}"
-                raise Conflict(f"{what}: numbers go up, and a source that begins anew takes another name", "sequence")
+                raise differs
             return None
-        event = self._event("sums", at, body, key=key)
-        self.apply(event)
-        return event
+        return self._applied(kind, at, body, key=key)
 
     def freeze(self, frozen: bool, at: float, *, default: bool = False, by: str | None = None) -> Event | None:
         """The event to log, or None if the study is in that state already; `default`: every ask gets the default."""
@@ -179,11 +175,9 @@ class LiveStudy:
         if (self.tuner.frozen, self.tuner.frozen_at_default) == (frozen, default):
             return None
         body = {"by": by, "at": "default" if default else None}
-        event = self._event(
+        return self._applied(
             "freeze" if frozen else "unfreeze", at, {name: x for name, x in body.items() if x is not None}
         )
-        self.apply(event)
-        return event
 
     def decide(self, id: str, approved: bool, at: float, for_s: float, by: str | None = None) -> Event:
         """What a person says to a suggestion that waits; a refusal holds for so many seconds."""
@@ -191,9 +185,7 @@ class LiveStudy:
         body: dict[str, Any] = {"id": id, "params": waits.params} | ({} if by is None else {"by": by})
         if not approved:
             body["until"] = next_time(at, self.last_at, self.definition.name) + for_s
-        event = self._event("approve" if approved else "refuse", at, body)
-        self.apply(event)
-        return event
+        return self._applied("approve" if approved else "refuse", at, body)
 
     # replay
 
@@ -224,48 +216,38 @@ class LiveStudy:
 
     def _apply_tell(self, event: Event) -> None:
         """An answer: metrics, or that the run failed."""
-        record, body, failed = self._ask_answered_by(event), event.body, event.kind == "failed"
-        metrics, reason = (None, body["reason"]) if failed else (body["metrics"], None)
-        stopped, control = body.get("stopped") is True, body.get("control")
-        answered = replace(
-            record,
-            status="failed" if failed else "told",
-            metrics=metrics,
-            reason=reason,
-            stopped=stopped,
-            control=control,
-        )
+        record, failed = self._ask_answered_by(event), event.kind == "failed"
+        answered = record.answered(event)
         why = self._learn(answered)
         late = self._close_ask(event, answered)
         self.counts.tells += not failed
         self.counts.failures += failed
         gains = {} if why is None or failed else self.tuner.latest_step_gain()
         ran, relevance = record.learned_params, self.tuner.relevance()
-        self._chart(ToldStep(event.at, record.context, ran, metrics, why, gains, late, relevance))
+        self._chart_later(ToldStep(event.at, record.context, ran, answered.metrics, why, gains, late, relevance))
 
     _apply_failed = _apply_tell
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
         self.tuner.observe(context, params, metrics, stopped=event.body.get("stopped") is True)
-        self._advance(event)
-        self.counts.observations += 1
-        if event.key is not None:
-            put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
-        self._chart(ToldStep(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
+        self._count_observed(event, 1)
+        self._chart_later(ToldStep(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
 
     def _apply_sums(self, event: Event) -> None:
         sums = event.body["sums"]
-        runs = self.tuner.tell_sums(sums)
-        self._advance(event)
-        self.counts.observations += runs
-        if event.key is not None:
-            put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
+        self._count_observed(event, self.tuner.tell_sums(sums))
         relevance = self.tuner.relevance()
         for one in sorted(sums, key=lambda one: -one["count"])[:SUMS_SHOWN]:
             context = one["contexts"][0] if one["contexts"] else None
             means = {name: parts["sum"] / one["count"] for name, parts in one["metrics"].items()}
-            self._chart(ToldStep(event.at, context, one["params"], means, None, {}, relevance=relevance))
+            self._chart_later(ToldStep(event.at, context, one["params"], means, None, {}, relevance=relevance))
+
+    def _count_observed(self, event: Event, runs: int) -> None:
+        self._advance(event)
+        self.counts.observations += runs
+        if event.key is not None:
+            put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
 
     def _apply_freeze(self, event: Event) -> None:
         serves = event.body.get("at")
@@ -314,7 +296,12 @@ class LiveStudy:
             self._history.add_step(step)
         return self._history
 
-    def _chart(self, step: ToldStep) -> None:
+    def chart(self) -> None:
+        """Add the steps that wait to the charts, if they are enough; called when nobody waits for an answer."""
+        if len(self._steps_to_chart) >= MIN_STEPS_TO_CHART:
+            _ = self.history
+
+    def _chart_later(self, step: ToldStep) -> None:
         self._steps_to_chart.append(step)
         if len(self._steps_to_chart) >= MAX_STEPS_TO_CHART:
             _ = self.history
@@ -471,10 +458,13 @@ class LiveStudy:
         known = self.history.situation(one)
         return known is not None and known == self.history.situation(other)
 
-    def _event(
+    def _applied(
         self, kind: Kind, at: float, body: dict[str, Any], ask: int | None = None, key: str | None = None
     ) -> Event:
-        return Event(self.seq + 1, kind, next_time(at, self.last_at, self.definition.name), body, ask, key)
+        """The event to log, applied."""
+        event = Event(self.seq + 1, kind, next_time(at, self.last_at, self.definition.name), body, ask, key)
+        self.apply(event)
+        return event
 
     @property
     def _lowest_next_ask(self) -> int:
@@ -488,7 +478,7 @@ class LiveStudy:
 
     def _clock_went_back(self, now: float) -> None:
         """What happened before now was not later than now, whatever the clock said."""
-        asked = {number: replace(one, asked_at=min(one.asked_at, now)) for number, one in self.pending.items()}
+        asked = {number: one._replace(asked_at=min(one.asked_at, now)) for number, one in self.pending.items()}
         self.pending = asked
         self.recent |= {number: asked[number] for number in self.recent.keys() & asked.keys()}
 
@@ -512,7 +502,7 @@ class LiveStudy:
         record = self.pending.get(number) or SuggestionRecord(
             number, b["asked_at"], b["context"], b["params"], late=True
         )
-        return replace(record, ran=record.what_ran(b["ran"], self._space)) if "ran" in b else record
+        return record._replace(ran=record.what_ran(b["ran"], self._space)) if "ran" in b else record
 
     def _learn(self, told: SuggestionRecord) -> Why | None:
         """Learn an answer and give its reasons; None if the tuner had dropped the ask and learned an observation."""
@@ -544,7 +534,7 @@ class LiveStudy:
         """Move an ask from pending to answered; returns whether the answer came late."""
         late = record.late or event.at > self.expires_at(record)
         if late != record.late:
-            record = replace(record, late=late)
+            record = record._replace(late=late)
         if self.pending.pop(record.number, None) is None:
             self.counts.dropped -= 1
         self.counts.late += late
@@ -561,14 +551,11 @@ class LiveStudy:
         asked, *answers = found
         record = SuggestionRecord(number, asked.at, asked.body["context"], asked.body["params"])
         if not answers:
-            return replace(record, late=True)
+            return record._replace(late=True)
         answer = answers[0]
         late = answer.at > self.expires_at(record) or "params" in answer.body
-        record = replace(record, late=late, ran=answer.body.get("ran"))
-        if answer.kind == "failed":
-            return replace(record, status="failed", reason=answer.body["reason"])
-        stopped, control = answer.body.get("stopped") is True, answer.body.get("control")
-        return replace(record, status="told", metrics=answer.body["metrics"], stopped=stopped, control=control)
+        record = record._replace(late=late, ran=answer.body.get("ran"))
+        return record.answered(answer)
 
     def _explanation(self, record: SuggestionRecord) -> Explanation | None:
         try:

@@ -7,7 +7,7 @@ import functools
 import platform
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from rasp_tuner.tuner import Tuner
 
 _HEADER_LENGTH = struct.Struct("<Q")
 _MAGIC = b"still 2\n"  # part of the file format: never change it
-_RECORD_FIELDS = tuple(field.name for field in fields(SuggestionRecord))
 
 
 def capture(live: LiveStudy) -> Callable[[], bytes]:
@@ -46,8 +45,8 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
 
     def encode() -> bytes:
         lists = {
-            "pending": [_record_json(record) for record in pending],
-            "recent": [_record_json(record) for record in recent],
+            "pending": [record._asdict() for record in pending],
+            "recent": [record._asdict() for record in recent],
         }
         study = snapshot.encode({**header, **lists}, arrays)
         return b"".join((_MAGIC, _HEADER_LENGTH.pack(len(study)), study, tuner()))
@@ -100,11 +99,6 @@ def _decode(data: bytes) -> tuple[dict[str, Any], dict[str, Array], bytes]:
         raise ValueError(f"not a study snapshot: {reason}") from reason
     end = _HEADER_LENGTH.size + length
     return *snapshot.decode(plain[_HEADER_LENGTH.size : end]), plain[end:]
-
-
-def _record_json(record: SuggestionRecord) -> dict[str, Any]:
-    """Like `asdict`, but without copying every number."""
-    return {name: getattr(record, name) for name in _RECORD_FIELDS}
 
 
 def _records_by_number(rows: list[Mapping[str, Any]]) -> dict[int, SuggestionRecord]:

@@ -1,19 +1,17 @@
 """SuggestionRecord: a suggestion and its answer, as the service keeps them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rasp_tuner.errors import UnknownSuggestion
 from rasp_tuner.service.service_errors import Conflict
-from rasp_tuner.service.study.events import ask_id
+from rasp_tuner.service.study.events import Event, ask_id
 from rasp_tuner.space import Space
 
 Status = Literal["pending", "told", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class SuggestionRecord:
+class SuggestionRecord(NamedTuple):
     """A suggestion and its answer. Snapshots store the fields by name: do not rename them."""
 
     number: int
@@ -35,6 +33,14 @@ class SuggestionRecord:
     def learned_params(self) -> dict[str, Any]:
         """What the answer is about."""
         return self.params if self.ran is None else self.ran
+
+    def answered(self, event: Event) -> "SuggestionRecord":
+        """The same with its answer, a tell or a failure."""
+        body = event.body
+        if event.kind == "failed":
+            return self._replace(status="failed", reason=body["reason"])
+        stopped, control = body.get("stopped") is True, body.get("control")
+        return self._replace(status="told", metrics=body["metrics"], stopped=stopped, control=control)
 
     def to_json(self, expired: bool, explanation: str, details: Sequence[str] = ()) -> dict[str, Any]:
         """What the views show of it."""
