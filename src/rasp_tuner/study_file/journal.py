@@ -1,7 +1,7 @@
 """The journal: one JSON line for everything that was measured, on disk before it counts.
 
 The first line is the definition of the study. The `kind` of any other says what it is: of `rasp tune` a run, one of
-the play-off ("playoff") or of the final comparison ("final"); of `rasp watch` see watch/state.py. A
+the play-off ("playoff") or of the final comparison ("final"); of `rasp watch` see watch/memory.py. A
 last line without its end was being written when the program was killed: it was never acknowledged, and it is dropped.
 """
 
