@@ -7,10 +7,10 @@ import numpy as np
 from rasp_tuner.page.words import duration_words, range_words, settings_words
 from rasp_tuner.tune.api import TUNE_FOLDER
 from rasp_tuner.tune.changed_space import own_folder
-from rasp_tuner.tune.comparison_runs import comparison_runs
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
 from rasp_tuner.tune.measure import placeholder_values, runner_of
 from rasp_tuner.tune.paired_comparison import LEAST_PAIRS, USUAL_PAIRS
+from rasp_tuner.tune.progress import comparison_runs
 from rasp_tuner.tune.study import StopRules, TuneStudy
 
 INPUTS_SHOWN = 5

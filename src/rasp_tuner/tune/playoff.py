@@ -8,7 +8,7 @@ default, unless it is clearly behind, or was far behind in the search.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -78,28 +78,38 @@ def best_measured(session: Session, case: Case) -> Standing | None:
 
 def simplified(session: Session, case: Case, params: Params) -> Params:
     """The setting with knobs back at their defaults, one by one, as long as that may well cost nothing."""
-    study, context = session.study, session.given(case.context)
-    given, left = dict(params), [name for name in params if params[name] != study.default.get(name)]
-
-    def expected(setting: Params) -> float:
-        levels = session.tuner.what_if(context, setting).given.metrics
-        best = session.tuner.what_if(context, params).given.metrics
-        if not levels or not best:
-            return math.inf
-        before, after = ({name: one.mean for name, one in side.items()} for side in (best, levels))
-        return log_cost(before, after, goals_of(study.metrics))
-
+    default = session.study.default
+    given, left = dict(params), [name for name in params if params[name] != default.get(name)]
     while left:
         offers = {name: offer for name in left if (offer := with_default(session, given, name)) is not None}
         if not offers:
             break
-        costs = {name: expected(offer) for name, offer in offers.items()}
-        name = min(costs, key=costs.__getitem__)
+        costs = {name: expected_cost(session, case, offer, params) for name, offer in offers.items()}
+        name = min(costs, key=lambda name: costs[name])
         if costs[name] > max(IDLE, session.noise() or 0.0):  # what is chosen was lucky: the play-off tells
             break
         given = offers[name]
         left.remove(name)
     return given
+
+
+def expected_cost(
+    session: Session, case: Case, params: Params, beside: Params, end: Literal["mean", "low"] = "mean"
+) -> float:
+    """Log cost of a setting over that of another, by the tuner's model: on average, or the least that it may be.
+
+    Infinite while nothing is known.
+    """
+    goals, context = goals_of(session.study.metrics), session.given(case.context)
+    sides = [session.tuner.what_if(context, one).given.metrics for one in (beside, params)]
+    if not all(sides):
+        return math.inf
+    before = {name: one.mean for name, one in sides[0].items()}
+    after = {name: one.mean for name, one in sides[1].items()}
+    if end == "low":
+        for name, one in sides[1].items():
+            after[name] = one.low if name in goals and goals[name].metric.direction == "min" else one.high
+    return log_cost(before, after, goals)
 
 
 def with_default(session: Session, params: Params, name: str) -> Params | None:

@@ -11,11 +11,12 @@ from typing import TextIO
 from rasp_tuner.base.checks import printable
 from rasp_tuner.gain.versus_default import LARGEST_LOG
 from rasp_tuner.page.words import duration_words, number_words, settings_words
-from rasp_tuner.tune.comparison_runs import comparison_runs
+from rasp_tuner.tune.knob_shares import FEWEST_ROUNDS, MOST_KNOBS
 from rasp_tuner.tune.loop import Run, Session
-from rasp_tuner.tune.playoff import Standing, best_measured
+from rasp_tuner.tune.paired_comparison import pairs_each
+from rasp_tuner.tune.playoff import MOST_INPUTS, ROUNDS, Standing, best_measured
 from rasp_tuner.tune.situations import cases_of
-from rasp_tuner.tune.study import StopRules
+from rasp_tuner.tune.study import StopRules, TuneStudy
 from rasp_tuner.tune.verdict import goals_of, is_upwards
 
 LINE_EVERY_S = 30.0  # where nobody watches
@@ -141,6 +142,15 @@ def seconds_after(session: Session, limits: StopRules) -> float:
     usual = [run.seconds for run in session.runs if run.is_control and run.metrics]
     each = sum(usual) / len(usual) if usual else 0.0
     return each * comparison_runs(session.study, limits.final_pairs, len(session.inputs))
+
+
+def comparison_runs(study: TuneStudy, final_pairs: int | None, inputs: int) -> int:
+    """Runs of the play-off, of the look at which knobs matter, and of the final pairs, as a rule at most."""
+    if final_pairs == 0:
+        return 0
+    situations = max(1, min(inputs, MOST_INPUTS))
+    checks = 4 * ROUNDS + FEWEST_ROUNDS * min(len(study.knobs), MOST_KNOBS)
+    return situations * (2 * pairs_each(situations, final_pairs) + checks) * (study.warmup + study.repeats)
 
 
 def _step_seconds(runs: Sequence[Run]) -> float | None:
