@@ -113,7 +113,7 @@ class Tuner(TunerView):
         self._current = self._default  # the latest own suggestion that was answered
         self._max_change = None if max_change is None else MaxChange(self._space, max_change)
         self._moves_from = self._default  # the latest suggestion that ran to its end, but for the holdout's
-        self._expects = TunerForecasts(self._space, self._encoder, self._preset, self._optimizer, self._default)
+        self._expects = TunerForecasts(self._space, self._encoder.dim, self._preset, self._optimizer, self._default)
         self._lineage = Lineage(self._seed)
         self._record = StepRecord(list(self._optimizer.metrics), self._space.dim, self._encoder.dim)
 

@@ -38,6 +38,9 @@ from rasp_tuner.types import Budget
 if TYPE_CHECKING:
     from rasp_tuner.client import Client
 
+ContextWords = Annotated[
+    list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
+]
 SHOWN_COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
 
 studies = typer.Typer(
@@ -234,9 +237,7 @@ def unfreeze(client: "Client", name: Name) -> Printed:
 def ask(
     client: "Client",
     name: Name,
-    context: Annotated[
-        list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
-    ] = None,
+    context: ContextWords = None,
 ) -> Printed:
     """Print the parameters to run now and the id for `rasp tell`.
 
@@ -289,9 +290,7 @@ def tell(
 def what_if(
     client: "Client",
     name: Name,
-    context: Annotated[
-        list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
-    ] = None,
+    context: ContextWords = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="A knob, as in pool=16; may be repeated. Others are as in the default."),

@@ -11,6 +11,7 @@ from typing import Any
 
 from rasp_tuner.contexts import ContextKind, kind_json, kind_of
 from rasp_tuner.errors import InvalidValue, TuningStopped
+from rasp_tuner.page.words import duration_words
 from rasp_tuner.space import Params, Value
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.changed_space import as_run_now
@@ -25,6 +26,12 @@ CONTROL_EVERY = 8  # suggestions, after which the default runs once more
 HOPELESS_RUNS = 3  # failures at the very start after which to stop
 AUTO_TIMEOUT = (10.0, 5.0)  # times the default's longest run on this input, plus seconds
 SHORTEST_STOP_S = 0.2  # less is not worth ending a run for
+
+
+def timeout_words(study: TuneStudy) -> str:
+    """How long a run may take."""
+    times, more = AUTO_TIMEOUT
+    return duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.page.words import duration_words, number_words, settings_words, value_words
 from rasp_tuner.report.paired import METHOD
 from rasp_tuner.space import Knob, Params
-from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY, Run
+from rasp_tuner.tune.loop import CONTROL_EVERY, Run, timeout_words
 from rasp_tuner.tune.result import TuneResult, headline, share_words
 from rasp_tuner.tune.verdict import Outcome, goals_of, ratio_words
 
@@ -209,10 +209,6 @@ def _method(result: TuneResult) -> str:
     )
     lines.append(f"Each setting is {each}{warm}. {often}")
     lines += [] if result.savings is None else [f"While tuning: {result.savings}."]
-    times, more = AUTO_TIMEOUT
-    limit = (
-        duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
-    )
     if study.command is not None:
         if study.can_stop:
             then = "; the default then does its work" if study.redo else ""
@@ -223,7 +219,7 @@ def _method(result: TuneResult) -> str:
             )
         by_code = any(source.kind == "exit" for source in study.metrics.values())
         code = "" if by_code else ", or if its exit code is not zero"
-        lines.append(f"A run fails if it takes longer than {limit}{code}.")
+        lines.append(f"A run fails if it takes longer than {timeout_words(study)}{code}.")
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
