@@ -14,7 +14,7 @@ import numpy as np
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Params, Value
-from rasp_tuner.tune.loop import Run, Session
+from rasp_tuner.tune.loop import Run, Session, deviation_within
 from rasp_tuner.tune.measure import measure
 from rasp_tuner.tune.situations import Case, cases_of
 from rasp_tuner.tune.study import TuneStudy
@@ -161,11 +161,9 @@ class Rounds:
     """Settings that ran in rounds, each once in every round: what changes from round to round hits all alike."""
 
     def __init__(self, session: Session, case: Case, rounds: Sequence[Sequence[Mapping[str, float] | None]]) -> None:
-        study, own = session.study, _own_runs(session, case)
-        self._goals, self._metrics = goals_of(study.metrics), study.metrics
-        self._rounds = rounds
-        self._usual = _level([run.metrics for run in own if run.params == study.default and run.metrics], study)
-        self._before = _noise(session, own)
+        self._goals, self._metrics = goals_of(session.study.metrics), session.study.metrics
+        self._rounds, self._usual = rounds, _usual(session, case)
+        self._before = _noise(session, _own_runs(session, case))
 
     def cost(self, place: int) -> float | None:
         """Median log cost of a setting over the first one's; None where one of them always fails."""
@@ -217,18 +215,18 @@ def known_rounds(session: Session, kind: str) -> dict[tuple[int, int], dict[str,
 
 def never_kept(session: Session, cases: Sequence[Case]) -> str:
     """The limit that no run kept in these cases, in words: "errors at most 3"; empty where each was kept by some."""
-    study = session.study
-    runs = [(run, case) for case in cases for run in _own_runs(session, case)]
+    study, runs = session.study, [(run, _usual(session, case)) for case in cases for run in _own_runs(session, case)]
     for name, source in study.metrics.items():
-        if source.limit_words and runs and not any(_keeps(session, case, run, name) for run, case in runs):
+        kept = (keeps_limits(run.metrics or {}, usual, {name: source}) for run, usual in runs)
+        if source.limit_words and runs and not any(kept):
             return f"{name} {source.limit_words}"
     return ""
 
 
-def _keeps(session: Session, case: Case, run: Run, name: str) -> bool:
-    usual = [one.metrics or {} for one in _own_runs(session, case) if one.params == session.study.default]
-    metric = session.study.metrics[name].metric
-    return not metric.breaks((run.metrics or {})[name], _level(usual, session.study)[name])
+def _usual(session: Session, case: Case) -> dict[str, float]:
+    """What the default comes to in a case: the median of each metric."""
+    own = [run.metrics for run in _own_runs(session, case) if run.params == session.study.default and run.metrics]
+    return _level(own, session.study)
 
 
 def _own_runs(session: Session, case: Case) -> list[Run]:
@@ -265,9 +263,8 @@ def _noise(session: Session, runs: Sequence[Run]) -> float:
     groups: dict[str, list[float]] = {}
     for run in runs:
         groups.setdefault(_key(run.params), []).append(_log_cost(session, level, run))
-    squares = sum(float(np.var(own)) * len(own) for own in groups.values())
-    spare = sum(len(own) - 1 for own in groups.values())
-    return math.sqrt(squares / spare) if spare else UNKNOWN_NOISE
+    found = deviation_within(groups.values())
+    return UNKNOWN_NOISE if found is None else found
 
 
 def _key(params: Params) -> str:

@@ -39,7 +39,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays."""
         if not self._quiet:
-            self._clear()
+            self.close()
             self._stream.write("".join(f"{printable(line)}\n" for line in text.split("\n")))  # it may quote a program
             self._stream.flush()
 
@@ -74,10 +74,6 @@ class Progress:
             return ""
         return f" · {duration_words((now - self._began) / (done - self._begun_with) * (total - done))} left"
 
-    def close(self) -> None:
-        """Leave a clean line behind."""
-        self._clear()
-
     def _show(self, text: Callable[[], str], important: bool) -> None:
         if self._quiet:
             return
@@ -93,7 +89,8 @@ class Progress:
             self._stream.flush()
             self._last = now
 
-    def _clear(self) -> None:
+    def close(self) -> None:
+        """Leave a clean line behind."""
         if self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
