@@ -73,7 +73,9 @@ class Answered:
         known = self._known
         if isinstance(known, tuple):  # another thread may be here, too: it makes the same
             why, error, path, reason, ran, failure = known
-            known = self._known = why.explanation().answered(error, path, reason, ran, failure)
+            known = self._known = replace(
+                why.explanation(), error=error, path=path, reason=reason, ran=ran, failure=failure
+            )
         return known
 
 
