@@ -1,4 +1,3 @@
-
 import numpy as np
 import pytest
 
@@ -24,4 +23,3 @@ def test_an_explanation_says_what_ran_if_it_was_something_else():
     ran = {"pool": 8, "rate": 1 / 3, "codec": None}
     why = Explanation("hint", path="fast", error=0.5, ran=ran)
     assert str(why).endswith("It came to an objective of 0.5 with other settings: pool=8, rate=0.333333, codec=None.")
-

@@ -51,8 +51,8 @@ class Tuner(TunerView):
 
     space       knob names -> Float, Int, PowerOfTwo, Categorical, Bool, Auto or Optional
     metrics     metric names -> "min", "max" or Metric(direction, weight, scale)
-    context     names of numbers; or names with their kinds, as in {"region": Category()} (contexts.py); or a vector
-                length; or None for context-free tuning
+    context     names of numbers; or names with their kinds, as in {"region": Category()} (contexts/kinds.py); or the
+                length of a vector; or None for context-free tuning
     default     what runs today, and the first suggestion unless something was observed before; else mid-box
     preset      "default", "paper", or either with other constants, as in presets.paper(base_step=0.25)
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that

@@ -30,7 +30,7 @@ import numpy as np
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, checked
-from rasp_tuner.page.words import TIMES_FROM, times_words
+from rasp_tuner.page.words import TIMES_FROM, counted, times_words
 
 LEVEL = 0.95  # probability of all intervals of a gain
 NORMAL_95 = 1.959963984540054  # deviations on either side that hold it
@@ -187,14 +187,14 @@ times the usual at most
         """
         found = "no joint saving, of metrics that are not all positive," if self.gain is None else str(self.gain)
         failed = f", of which {self.failed:,} failed" if self.failed else ""
-        told = f"{found} in {_count(self.steps, 'step')}{failed}"
+        told = f"{found} in {counted(self.steps, 'step')}{failed}"
         if not self.measured:
-            absurd = f"; {_count(self.left_out, 'absurd step')} left out" if self.left_out else ""
+            absurd = f"; {counted(self.left_out, 'absurd step')} left out" if self.left_out else ""
             counts = "counts" if self.bounded == 1 else "count"
-            far = f"{_count(self.bounded, 'outlier')} {counts} as {COUNTED_TIMES:.0f} times the usual at most"
+            far = f"{counted(self.bounded, 'outlier')} {counts} as {COUNTED_TIMES:.0f} times the usual at most"
             bounded = f"; {far}" if self.bounded else ""
             return f"{told}, by forecast of what the default would have given{absurd}{bounded}"
-        runs = _count(self.held_out, "run", " of the default") if self.held_out else _count(self.paired, "control")
+        runs = f"{counted(self.held_out, 'run')} of the default" if self.held_out else counted(self.paired, "control")
         ever = "never proven worse" if self.worse_since is None else f"proven worse at step {self.worse_since:,}"
         return f"{told}, measured against {runs}; {ever}"
 
@@ -462,10 +462,6 @@ def _checked(found: StepForecast, y: float) -> StepForecast:
 
 def clipped(value: float) -> float:
     return min(max(value, -LARGEST), LARGEST)
-
-
-def _count(count: int, noun: str, more: str = "") -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}{more}"
 
 
 def _percent(share: float) -> str:

@@ -19,6 +19,15 @@ def number_words(x: float) -> str:
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e9 else f"{x:.3g}"
 
 
+def counted(count: float, noun: str) -> str:
+    """So many of something.
+
+    >>> counted(1, "run"), counted(1200.4, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{round(count):,} {noun}{'s' * (round(count) != 1)}"
+
+
 def times_words(ratio: float) -> str:
     """A ratio to the default that is too large for percent.
 

@@ -50,10 +50,10 @@ def context_kind(word: str, usual: float | None) -> ContextKind:
 
 def table(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A table of a study file; empty if it is not there."""
-    found = fields.get(name)
-    if found is not None and not isinstance(found, Mapping):
-        raise InvalidSpace(f'{name} must be a mapping, as in {{"name": ...}}, got {show(found)}')
-    return found or {}
+    found = fields.get(name) or {}
+    if not isinstance(found, Mapping):
+        raise InvalidSpace(f"{name} must be a table of names and values, got {show(found)}")
+    return found
 
 
 def check_fields(where: str, given: Iterable[object], known: Sequence[str]) -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.errors import JournalError, RaspError, SnapshotFileError, TuningStopped
+from rasp_tuner.base.checks import show
+from rasp_tuner.errors import InvalidSpace, JournalError, RaspError, SnapshotFileError, TuningStopped
 from rasp_tuner.files import snapshot
 from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Knob, Value
@@ -72,9 +73,9 @@ def tune(
     fields = {
         "name": name or own.name,
         "call": own.call,
-        "knobs": knobs,
-        "default": default,
-        "metrics": metrics,
+        "knobs": _named("knobs", knobs),
+        "default": _named("default", default),
+        "metrics": _named("metrics", metrics),
         "contexts": {key: source for key, source in (contexts or {}).items() if key not in readers},
         "inputs": inputs,
         "warmup": warmup,
@@ -152,6 +153,14 @@ def _left_behind_words(count: int) -> str:
         f"note: the command ended while {count} process{'es' * several} that it started still ran; what a run starts is"
         " ended with it. If it is a server for later runs, start it before rasp tune"
     )
+
+
+def _named(field: str, given: object) -> dict[str, Any]:
+    """A mapping from names, as a copy; nothing is an empty one."""
+    if given is not None and not isinstance(given, Mapping):
+        example = {"knobs": '{"level": "int:1..9"}', "default": '{"level": 6}'}.get(field, '{"time_s": "min"}')
+        raise InvalidSpace(f"{field} must be a mapping, as in {example}, got {show(given)}")
+    return dict(given or {})
 
 
 def _warned_of_noise(session: Session, progress: Progress) -> bool:
