@@ -22,7 +22,6 @@ from rasp_tuner.cli.remote import (
     Url,
     ago,
     context_of,
-    emit,
     numbers,
     plain,
     server_command,
@@ -166,7 +165,7 @@ def export(
             part.unlink(missing_ok=True)
         events = count - 2  # a header, a checksum
         if as_json:
-            emit({"name": name, "file": str(target), "events": events})
+            echo(json.dumps({"name": name, "file": str(target), "events": events}))
         else:
             echo(f"Wrote {events:,} events of {name} to {target}")
 

@@ -22,7 +22,7 @@ a few in a row are the new usual and count in full.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
@@ -413,9 +413,7 @@ class ForecastLedger:
             **{name: np.array([float(count)]) for name in RARE_COUNTS if (count := getattr(self, name))},
             "counts": np.array([float(getattr(self, count)) for count in FORECAST_COUNTS]),
             "positive": np.array([float(flag) for flag in self._positive.values()]),
-            "sums": np.array(
-                [[[getattr(sums, name) for name in FORECAST_SUMS] for sums in both] for both in self._sums.values()]
-            ),
+            "sums": np.array([[astuple(sums) for sums in both] for both in self._sums.values()]),
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:

@@ -83,8 +83,9 @@ class Stepper:
         role, params = self._role(suggestion.id), suggestion.params
         moved = self.delivery.put(params)
         self._pause(self.study.settle_s if moved else 0.0)
-        ended = self._wait(suggestion, context) if role == "suggestion" else self._pause(self.study.window_s)
-        if ended is not None:
+        if role != "suggestion":
+            self._pause(self.study.window_s)
+        elif (ended := self._wait(suggestion, context)) is not None:
             return {**self._ended(context, params, ended), "holdout": held_out}, suggestion.id
         metrics = self.reader.metrics("canary" if self.by_instances else "query")
         control = self.reader.metrics("control") if self.by_instances else None
@@ -123,9 +124,8 @@ class Stepper:
             return None
         beside = level if control is None else control[name]
         came = beside + after_s / self.study.window_s * (metrics[name] - beside)
-        here = (
-            came if control is None else beside_control(came, beside, level)
-        )  # had the control given what is expected
+        # as it would be had the control given what is expected
+        here = came if control is None else beside_control(came, beside, level)
         if not self.memory.tuner.should_stop(id, {name: here}):
             return None
         return Ended(after_s, {**metrics, name: came}, control)
