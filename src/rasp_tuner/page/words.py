@@ -1,6 +1,6 @@
 """Numbers, durations and settings as people write them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rasp_tuner.space import Auto, Categorical, Float, Int, Knob, PowerOfTwo, Value
 
@@ -26,6 +26,15 @@ def counted(count: float, noun: str) -> str:
     ('1 run', '1,200 runs')
     """
     return f"{round(count):,} {noun}{'s' * (round(count) != 1)}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The first few names, and how many more there are.
+
+    >>> listed(["a", "b"], 2), listed(["a", "b", "c", "d"], 2)
+    ('a, b', 'a, b and 2 more')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def times_words(ratio: float) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from rasp_tuner.base.checks import printable
 from rasp_tuner.errors import MissingExtra
 from rasp_tuner.files import snapshot
+from rasp_tuner.page.words import listed
 from rasp_tuner.report.notebook import notebook_table
 
 SHOWN_ROWS = 20  # of a long table, the latest
@@ -125,10 +126,8 @@ class History(Sequence[Row]):
         widths = {i: every[i] for i in self._fitting(head, every)}
         lines = ["  ".join(row[i].rjust(widths[i]) for i in widths).rstrip() for row in (head, *rows)]
         hidden = [name for i, name in enumerate(head) if i not in widths]
-        more = ", ".join(hidden[:SHOWN_NAMES]) + (
-            f" and {len(hidden) - SHOWN_NAMES} more" * (len(hidden) > SHOWN_NAMES)
-        )
-        return "\n".join([*lines, *([f"more columns: {more}"] if hidden else []), *self._notes()])
+        more = [f"more columns: {listed(hidden, SHOWN_NAMES)}"] if hidden else []
+        return "\n".join([*lines, *more, *self._notes()])
 
     __repr__ = __str__
 

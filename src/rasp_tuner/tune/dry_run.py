@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rasp_tuner.page.words import duration_words, range_words, settings_words
+from rasp_tuner.page.words import duration_words, listed, range_words, settings_words
 from rasp_tuner.tune.api import TUNE_FOLDER
 from rasp_tuner.tune.changed_space import own_folder
 from rasp_tuner.tune.loop import CONTROL_EVERY, timeout_words
@@ -36,8 +36,7 @@ def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) 
         *(f"context   {name}: {source}" for name, source in study.contexts.items() if source.kind != "text"),
     ]
     if inputs:
-        more = f" and {len(inputs) - INPUTS_SHOWN} more" if len(inputs) > INPUTS_SHOWN else ""
-        lines.append(f"inputs    {', '.join(inputs[:INPUTS_SHOWN])}{more}, in turn")
+        lines.append(f"inputs    {listed(inputs, INPUTS_SHOWN)}, in turn")
     each = study.warmup + study.repeats
     dropped = f", the first {study.warmup} of them dropped" if study.warmup else ""
     lines.append(f"each step {each} run{'s' * (each > 1)}{dropped}; the default once more every {CONTROL_EVERY} steps")

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.gain.versus_default import LARGEST_LOG
-from rasp_tuner.page.words import duration_words, number_words, settings_words
+from rasp_tuner.page.words import duration_words, listed, number_words, settings_words
 from rasp_tuner.tune.knob_shares import FEWEST_ROUNDS, MOST_KNOBS
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.paired_comparison import pairs_each
@@ -176,11 +176,8 @@ def best_so_far(session: Session) -> str:
     head = "best so far:"
     if all(factor_of(session, best) is not None for _, best in found):
         head, said = "best so far, times the default:", [one.removesuffix(TIMES) for one in said]
-    each = [
-        f"{Path(str(input)).name} {words}" for (input, _), words in list(zip(found, said, strict=True))[:MOST_NAMED]
-    ]
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return f"{head} {', '.join(each)}{more}"
+    each = [f"{Path(str(input)).name} {words}" for (input, _), words in zip(found, said, strict=True)]
+    return f"{head} {listed(each, MOST_NAMED)}"
 
 
 def factor_of(session: Session, best: Standing) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.history.revisits import Revisit
-from rasp_tuner.page.words import TIMES_FROM, counted, times_words
+from rasp_tuner.page.words import TIMES_FROM, counted, listed, times_words
 from rasp_tuner.space import Params, Value
 from rasp_tuner.types.knob_shares import KnobShares
 from rasp_tuner.types.metric import Direction
@@ -165,9 +165,9 @@ def _what(why: Explanation) -> str:
     ]
     if not changes:
         return "Runs the default."
-    more = len(changes) - SHOWN_CHANGES
-    told = ", ".join(changes[:SHOWN_CHANGES]) + (f" and {more} more" if more > 0 else "")
-    return f"Runs {told}{'; the rest as in the default' if len(changes) < len(names) else ''}."
+    return (
+        f"Runs {listed(changes, SHOWN_CHANGES)}{'; the rest as in the default' if len(changes) < len(names) else ''}."
+    )
 
 
 def _why(why: Explanation) -> str:
