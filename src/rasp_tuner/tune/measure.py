@@ -169,11 +169,11 @@ class CommandRunner:
         env = {name: fill(text, values) for name, text in self._study.env.items()} | {MARK: self._study.name}
         words = self._command.filled(values)
         done = run_process(words, env=env, limit_s=limit_s)
-        output = _said(done, tail(done.stderr) or tail(done.stdout))
         if done.timed_out or done.exit_code < 0 or (done.exit_code and not self._exit_counts):
             late = self._reading(done, values) if done.timed_out else None
-            return _Run(None, done.wall_s, done.why_failed(limit_s), output, late)
-        said = _said(done, tail(done.stdout + done.stderr))
+            said = tail(done.stderr) or tail(done.stdout)
+            return _Run(None, done.wall_s, done.why_failed(limit_s), said, late)
+        said = tail(done.stdout + done.stderr)
         return _Run(self._reading(done, values), done.wall_s, output=said, left_behind=done.left_behind)
 
     def _reading(self, done: Finished, values: Mapping[str, Value]) -> Reading:
@@ -187,11 +187,6 @@ class CommandRunner:
             lambda text: output_of(text, values, self._command.shell),
             values,
         )
-
-
-def _said(done: Finished, text: str) -> str:
-    """The end of an output, with how much of it was too much to keep."""
-    return f"({done.dropped / 1e6:,.0f} MB of output before this were not kept)\n{text}" if done.dropped else text
 
 
 def _last_line(stdout: str) -> Any:
