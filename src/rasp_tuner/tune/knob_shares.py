@@ -132,8 +132,8 @@ def left_alone(session: Session, case: Case, params: Params, name: str) -> KnobS
     """A knob at its default: whether it seems to do nothing, or its default to be the best."""
     others = [with_value(session, params, name, value) for value in values_of(session, name)]
     offers = [offer for offer in others if offer is not None and offer != params]
-    costs = [expected_cost(session, case, offer, params) for offer in offers]
-    if not any(map(math.isfinite, costs)):
+    costs = [cost for offer in offers if math.isfinite(cost := expected_cost(session, case, offer, params))]
+    if not costs:
         note = "left alone"
     elif max(map(abs, costs)) <= max(FAINT, 0.5 * (session.noise() or 0.0)):
         note = "no effect, left alone"

@@ -45,10 +45,10 @@ def compare(
     known = {entry["pair"]: entry for entry in session.journal.of_kind_now("final") if entry["after"] == after}
     rng = np.random.default_rng([session.study.seed, after])
     compared = [i for i, situation in enumerate(situations) if situation.params != default]
-    rounds = ((turn, compared[i]) for turn in range(each) for i in rng.permutation(len(compared)))
+    order = ((turn, compared[i]) for turn in range(each) for i in rng.permutation(len(compared)))
     pairs: list[PairedRun] = []
-    for index, (turn, place) in enumerate(rounds):
-        inputs, default_first = situations[place].inputs, bool(rng.integers(2))
+    for index, (turn, place) in enumerate(order):
+        inputs, default_first = situations[place].inputs, bool(rng.integers(2))  # drawn before the next round's order
         entry = known.get(index)
         if entry is None:
             on_pair(len(pairs), each * len(compared))
