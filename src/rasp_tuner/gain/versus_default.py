@@ -250,9 +250,17 @@ class _Sums:
         self.log_squares += (weight * min(found.noise / unit, LARGEST_LOG)) ** 2
 
     def _fade(self, keep: float) -> None:
-        """Forget a little."""
-        for name in FORECAST_SUMS:
-            setattr(self, name, getattr(self, name) * (keep * keep if name in SQUARES else keep))
+        """Forget a little; written out, since it is part of every step."""
+        self.weight *= keep
+        self.moved *= keep
+        self.gain *= keep
+        self.shared *= keep
+        self.squares *= keep * keep
+        self.level *= keep
+        self.size *= keep
+        self.log_gain *= keep
+        self.log_shared *= keep
+        self.log_squares *= keep * keep
 
     def log_bounds(self) -> tuple[float, float]:
         """Mean gain of a step in logarithms, and half of its interval."""
@@ -275,7 +283,6 @@ class _Sums:
 
 
 FORECAST_SUMS = tuple(one.name for one in fields(_Sums))
-SQUARES = ("squares", "log_squares")
 FORECAST_COUNTS = ("steps", "known", "missed")  # in the order of snapshots
 RARE_COUNTS = ("left_out", "failed", "bounded")  # that a snapshot has only where they are not 0
 
