@@ -9,7 +9,6 @@ DEFAULT = {"x": 2, "y": 0.5}
 TUNERS = {
     "smooth": {"space": {"x": Float(0.0, 10.0), "y": Float(0.0, 1.0)}},
     "mixed": {"space": {"x": Int(0, 10), "y": Float(0.0, 1.0)}},
-    "screened": {"space": {"x": Float(0.0, 10.0), "y": Float(0.0, 1.0)}, "screen": True},
     "limited": {
         "space": {"x": Float(0.0, 10.0), "y": Float(0.0, 1.0)},
         "metrics": {"ms": "min", "rps": Metric("max"), "mb": Metric("min", max=900.0)},

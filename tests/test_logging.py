@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from rasp_tuner import Float, InvalidValue, Tuner
@@ -59,17 +58,6 @@ def test_a_change_of_scale_is_logged(caplog):
     assert tuner.scales == {"ms": "log"}
     (record,) = caplog.records
     assert re.fullmatch(r"the scale of a metric has changed \(.+\); now: ms log", record.getMessage())
-
-
-def test_it_is_logged_when_the_context_is_found_useful(caplog):
-    tuner, rng = tuner_of(screen=True), np.random.default_rng(0)
-    with caplog.at_level(logging.INFO, LOGGER):
-        for step in range(150):
-            load = float(step % 2)
-            s = tuner.ask({"load": load})
-            tuner.tell(s.id, {"ms": 5.0 + 4.0 * (s.params["x"] - load) ** 2 + 0.1 * float(rng.normal())})
-    told = [record.getMessage() for record in caplog.records]
-    assert told.count("the context is used from now on: it improves predictions") == 1
 
 
 def test_logging_changes_no_suggestion(caplog):

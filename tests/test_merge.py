@@ -291,7 +291,6 @@ def test_a_lineage_that_cannot_be_is_refused(lineage):
         ("context", {"context": ["u", "v"]}),
         ("default", {"default": {"x": 0.5, "y": 0.4}}),
         ("preset", {"switching_cost": 1.0}),
-        ("preset", {"screen": True}),
         ("shield", {"shield": ContextShield([(-2.0, 2.0)] * 2, key="kept outside, and long")}),
     ],
 )
@@ -310,13 +309,6 @@ def test_the_papers_preset_cannot_be_merged():
     one, other = (tuner(seed, preset=small) for seed in (1, 2))
     with pytest.raises(InvalidValue, match="'paper' cannot be merged"):
         one.merge(other)
-
-
-def test_with_a_screen_evidence_adds():
-    a, b = (taught(seed, 20, HERE, screen=True) for seed in (1, 2))
-    both = merged(a, b)
-    assert both._optimizer.evidence == a._optimizer.evidence + b._optimizer.evidence
-    assert both._optimizer.blind.objective.seen == 40
 
 
 def test_what_differs_in_weights_is_seen_by_the_weights_of_the_one_that_stays():

@@ -86,7 +86,7 @@ def test_constants_reach_their_parts():
         ("default", {"guard": 2e9}, r"guard must be a share from 0 up to 1e\+09"),
         ("default", {"guard": np.zeros(2)}, "guard must be a finite number"),
         ("default", {"switching_cost": -1.0}, "switching_cost must be a number from 0"),
-        ("default", {"screen": 1.0}, "screen must be True or False"),
+        ("default", {"find": 1.0}, "find must be True or False"),
     ],
 )
 def test_unknown_presets_and_constants_are_refused(name, changes, says):
@@ -106,11 +106,10 @@ def test_settings_of_the_engine_are_typed():
         "switching_cost": 0.0,
         "guard": None,
         "budget": None,
-        "screen": False,
         "find": False,
         "quadratic": False,
     }
-    assert presets.default(screen=np.True_).constants["screen"] is True
+    assert presets.default(find=np.True_).constants["find"] is True
 
 
 def test_the_paper_refuses_a_scale_that_it_would_ignore():

@@ -309,9 +309,8 @@ def test_preset_paper_refuses() -> None:
 
 
 @pytest.mark.parametrize("made", [plans_tuner, rate_tuner])
-@pytest.mark.parametrize("screen", [False, True])
-def test_a_saved_tuner_goes_on_bit_for_bit(made: Callable[..., Tuner], screen: bool) -> None:
-    tuner = made(screen=screen)
+def test_a_saved_tuner_goes_on_bit_for_bit(made: Callable[..., Tuner]) -> None:
+    tuner = made()
     cost = by_plan if tuner.context_schema else by_rate
     play(tuner, cost, 25, True)
     context = {"situation": 0} if tuner.context_schema else None

@@ -14,7 +14,6 @@ METRICS = {"ms": "min", "rps": Metric("max"), "mb": Metric("min", max=900.0)}
 KINDS = {
     "smooth": {"space": {"x": Float(0.0, 10.0), "y": Float(0.0, 1.0)}, "metrics": {"ms": "min"}},
     "mixed": {"space": {"x": Int(0, 10), "y": Float(0.0, 1.0)}, "metrics": {"rps": "max"}},
-    "screened": {"space": {"x": Float(0.0, 10.0), "y": Float(0.0, 1.0)}, "metrics": {"ms": "min"}, "screen": True},
     "limited": {"space": {"x": Float(0.0, 10.0), "y": Float(0.0, 1.0)}, "metrics": METRICS},
 }
 LOADS = [{"load": 1.0}, {"load": 9.0}]

@@ -48,7 +48,6 @@ def with_options(
     preset: str | Preset,
     switching_cost: float,
     guard: float | None,
-    screen: bool,
     budget: float | None,
     has_default: bool,
     goal: Goal = "live",
@@ -59,8 +58,6 @@ def with_options(
         changes["switching_cost"] = switching_cost
     if guard is not None:
         changes["guard"] = guard
-    if screen is not False:
-        changes["screen"] = screen
     base = resolved(preset)
     if goal not in get_args(Goal):
         raise InvalidSpace(f'goal must be "live" or "find", got {show(goal)}')

@@ -67,7 +67,6 @@ class Tuner(TunerView):
     holdout     share of steps, as 0.05, that run the default instead of a suggestion, drawn at random: then `savings()`
                 tells what was gained against it; None: no steps
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
-    screen      True: the context is ignored until it improves predictions; costs twice the time and memory
     goal        "live": as good as can be on the way; "find": some runs, then the best setting found is used. What the
                 runs cost on the way does not count then, so there is no budget and no guard (docs/TUNE.md)
     constraints rules that every suggestion keeps, as ["a * b <= 2048"]; the default must keep them, too
@@ -90,7 +89,6 @@ class Tuner(TunerView):
         budget: float | None = BUDGET,
         holdout: float | None = None,
         shield: ContextShield | None = None,
-        screen: bool = False,
         goal: Goal = "live",
         constraints: Sequence[str] = (),
         max_change: MaxChangeGiven | None = None,
@@ -99,7 +97,7 @@ class Tuner(TunerView):
         self._encoder = context_encoder(context) if shield is None else shield.check(context)
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
         self._default = self._space.default
-        self._preset = with_options(preset, switching_cost, guard, screen, budget, default is not None, goal)
+        self._preset = with_options(preset, switching_cost, guard, budget, default is not None, goal)
         self._seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
         self._rng = np.random.default_rng(self._seed)
         layout = self._space.layout(self._default)

@@ -413,7 +413,7 @@ class TunerView:
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return replace(
             why,
-            in_context=why.in_context and self._encoder.dim > 0,
+            in_context=self._encoder.dim > 0,
             params=None if point is None else self._space.from_unit(point),
             default=self._space.from_unit(self._default),
             metric=metric,
@@ -421,7 +421,7 @@ class TunerView:
             runs=runs,
             ago=ago,
             limits=tuple(f"{name}: {margin}" for name, margin in margins.items()),
-            seen=self._seen(id) if visits and why.in_context else None,
+            seen=self._seen(id) if visits else None,
             context=self._context_of(id) if visits else None,
             knobs=self.knob_shares(id) if visits else KnobShares(),
         )

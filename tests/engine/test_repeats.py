@@ -143,7 +143,7 @@ def test_the_budget_books_every_run_of_a_policy(space):
     assert others.budget().steps == 0  # nobody asked for them
 
 
-@pytest.mark.parametrize("settings", [{}, {"screen": True}, {"metrics": {"p99": "min", "cpu": "min"}}])
+@pytest.mark.parametrize("settings", [{}, {"metrics": {"p99": "min", "cpu": "min"}}])
 @pytest.mark.parametrize("space", SPACES)
 def test_sums_are_part_of_a_snapshot(space, settings):
     metrics = settings.get("metrics", {"p99": "min"})

@@ -58,17 +58,6 @@ def test_a_replayed_log_is_the_study_that_wrote_it(space):
     assert again.counts.diverged == 0
 
 
-def test_a_screened_study_is_replayed_and_kept_like_any_other():
-    screened = definition(screen=True)
-    live, again = LiveStudy(1, screened, 0.0), LiveStudy(1, screened, 0.0)
-    for event in play(live, 120):
-        again.apply(event)
-    assert whole(again) == whole(live)
-    assert whole(study_snapshot.restore(study_snapshot.capture(live)(), 1, screened, 0.0)) == whole(live)
-    why = live.suggestion("s30", NoLog(), 0.0)["why"]
-    assert "has not shown yet that it helps" in why["source"]
-
-
 @pytest.mark.parametrize("space", SPACES)
 def test_a_study_that_is_stopped_at_any_moment_goes_on_as_if_it_never_was(space):
     straight = LiveStudy(1, definition(space), 0.0)

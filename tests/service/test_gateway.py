@@ -191,7 +191,6 @@ WRONG = {
     "guard": [-0.1, "x"],
     "budget": [-0.1, "x", True],
     "switching_cost": [-1.0],
-    "screen": [1, "yes", None],
     "lease_s": [0, -1, 1e10],
     "max_pending": [0, -1, 10**9],
 }

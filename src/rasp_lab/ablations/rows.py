@@ -170,7 +170,6 @@ ROWS = (
         [Constant("engine/gp/knobs.py", "HARM", 0.0), Constant("engine/gp/knobs.py", "BOWL", 0.0)],
     ),
     Row("the default first in a new situation", "never", PROCESS, [Constant(FAMILY, "BASELINE_SHARE", 0.0)]),
-    Row("looks that are valued at once", "one", PROCESS, [Constant("engine/gp/value.py", "LOOKS", "np.array([1.0])")]),
     Row("repeats", "rows of their own", PROCESS, [Constant(FAMILY, "SAME_CONTEXT", 2.0)]),
     Row("memory", "half: 64 rows", PROCESS, [Constant(FAMILY, "MOST_ROWS", 64)]),
 )

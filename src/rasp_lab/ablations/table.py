@@ -35,11 +35,11 @@ class Slice:
 
 
 SLICES: Mapping[str, Slice] = {
-    "nine domains": Slice("domains", QUADRATICS, 4, "regret / static", ("plain/",)),
-    "noisy, outlying": Slice("domains", QUADRATICS, 2, "regret / static, ", ("noise/", "outliers/")),
-    "worlds": Slice("worlds", PROCESS, 6, "loss, "),
-    "tables": Slice("tables", PROCESS, 1, "regret / static"),
-    "emulated": Slice("emulated", PROCESS, 2, "cost / default"),
+    "nine domains": Slice("domains", QUADRATICS, 10, "regret / static", ("plain/",)),
+    "noisy, outlying": Slice("domains", QUADRATICS, 10, "regret / static, ", ("noise/", "outliers/")),
+    "worlds": Slice("worlds", PROCESS, 10, "loss, "),
+    "tables": Slice("tables", PROCESS, 10, "regret / static"),
+    "emulated": Slice("emulated", PROCESS, 10, "cost / default"),
 }
 
 

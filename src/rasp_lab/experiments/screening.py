@@ -3,7 +3,6 @@
 python -m rasp_lab.experiments.screening
     the paper's domains: is their context recognised within 100 steps?
     --noise      contexts that say nothing: how often is it said that they help?
-    --screened   regret of the screened tuner beside the usual and the context-free
     --time       seconds of CPU for a log of 300 rows
 
 Each stream is the tuner's own run (agent rasp): parameters depend on the context and on what came before.
@@ -25,14 +24,11 @@ from rasp_lab.bench.domains.beyond import A2_OPTIMUM
 from rasp_lab.bench.domains.schedules import recurring
 from rasp_lab.bench.domains.synthetic import ADVERSARIAL_NOISE, correlated
 from rasp_lab.bench.domains.target import Condition, TargetDomain, cube, squares
-from rasp_lab.bench.runner.protocol import Cell, play
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.context_report import ContextReport, screen, shifts
 
 Series = Callable[[int, np.random.Generator], Array]  # horizon, generator -> [T, ...]
 Log = tuple[Array, Array, Array]  # contexts [T, d_c], points [T, d], losses [T]
-
-AGENTS = ("rasp", "rasp-no-memory", "rasp[screen=1]")
 
 
 def played(domain: ExperimentDomain[object], seed: int, horizon: int) -> Log:
@@ -161,10 +157,6 @@ def time_reports(rows: int = 300) -> None:
         print(f"| {features} | {time.thread_time() - begun:.1f} |", flush=True)
 
 
-def regrets(domain: str, agent: str, seed: int, horizon: int) -> float:
-    return sum(row.regret for row in play(Cell(domain, agent, seed, horizon)))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=200, help="how many of each kind")
@@ -174,25 +166,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     section = parser.add_mutually_exclusive_group()
     section.add_argument("--noise", action="store_true", help="contexts that say nothing")
     section.add_argument("--time", action="store_true", help="how long it takes")
-    section.add_argument("--screened", action="store_true", help="regret of the screened tuner")
     given = parser.parse_args(arguments)
     seeds, parallel = range(given.streams), Parallel(n_jobs=given.jobs)
     if given.time:
         time_reports()
-    elif given.screened:
-        print(
-            "| domain |",
-            " | ".join(AGENTS),
-            "| screened / context-free | screened / usual |\n|---|---|---|---|---|---|",
-        )
-        for name in (*domains.PAPER, *domains.BEYOND):
-            if given.only in name:
-                usual, free, screened = (
-                    float(np.mean(parallel(delayed(regrets)(name, agent, seed, given.horizon) for seed in seeds)))
-                    for agent in AGENTS
-                )
-                shown = [f"{value:.3f}" for value in (usual, free, screened, screened / free, screened / usual)]
-                print("|", " | ".join([name, *shown]), "|", flush=True)
     elif given.noise:
         head("context; optimum of the loss")
         cases = [(context, optimum) for context in CONTEXTS for optimum in OPTIMA]

@@ -192,7 +192,6 @@ _MAKERS: dict[str, Callable[[], File]] = {
         40, space=FLOATS, context=["qps"], default=_default(FLOATS), guard=0.1, switching_cost=0.5
     ),
     "limits": lambda: _tuner(30, space=FLOATS, context=["qps"], metrics=_LIMITED, default=_default(FLOATS)),
-    "screen": lambda: _tuner(40, space=FLOATS, context=["qps"], screen=True, default=_default(FLOATS)),
     "kinds of context": lambda: _tuner(
         40, space=FLOATS, context={"qps": "number", "region": Category(), "night": Flag(), "at": TimeOfDay()}
     ),

@@ -334,7 +334,6 @@ def _settings(view: dict[str, Any]) -> list[str]:
     words += [] if view.get("max_change") is None else [f"max change {_change(view['max_change'])}"]
     words += [] if view.get("approve_s") is None else [f"{view['waiting']} wait for approval"]
     words += [f"switching cost {view['switching_cost']:g}"] if view["switching_cost"] else []
-    words += ["context ignored until it improves predictions"] if view.get("screen") else []
     return [*words, f"lease {view['lease_s']:g} s", _serves(view)]
 
 

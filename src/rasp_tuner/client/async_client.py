@@ -83,7 +83,7 @@ class AsyncClient:
         """The study of this definition, created if it does not exist; Conflict if the name has another definition.
 
         Arguments as for `Tuner`; `settings`: constraints, preset, seed, guard, budget, holdout, max_change,
-        switching_cost, screen, max_pending; lease_s, the seconds after which an unanswered ask counts as expired;
+        switching_cost, max_pending; lease_s, the seconds after which an unanswered ask counts as expired;
         approve_s, for how long a suggestion waits for a person.
         """
         definition = {

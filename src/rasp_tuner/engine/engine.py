@@ -20,7 +20,6 @@ from rasp_tuner.contexts.context_bounds import ContextBounds
 from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.engine import intake, safety, stops
 from rasp_tuner.engine.account import Account
-from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, ByExpert, Choice, Family, RunOutcome, SearchBelief, predict_one
 from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
@@ -141,11 +140,10 @@ class Engine:
         return Proposal(choice.point, self._reasons(belief, choice))
 
     def reasons_at(self, context: Array, point: Array, source: str) -> Why:
-        engine, context = self.answers(context)
-        if not engine.objective.seen:
+        if not self.objective.seen:
             return Explanation(source=source)
-        belief = engine.believe(context)
-        return engine._reasons(belief, Choice(point, source, *predict_one(belief, point)))
+        belief = self.believe(context)
+        return self._reasons(belief, Choice(point, source, *predict_one(belief, point)))
 
     def tell(
         self,
@@ -184,37 +182,30 @@ class Engine:
             FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
         )
 
-    def answers(self, context: Array) -> tuple["Engine", Array]:
-        """The engine that is asked about a context now, and as much as it sees of it."""
-        return self, context
-
     def best_known(self, context: Array) -> Array | None:
-        engine, context = self.answers(context)
-        if not engine.objective.seen:
+        if not self.objective.seen:
             return None
-        belief = engine.believe(context)
-        best = belief.best() if engine.settings.find else None
-        return engine._proven(belief) if best is None else safety.legal_point(engine._rules, belief, best)
+        belief = self.believe(context)
+        best = belief.best() if self.settings.find else None
+        return self._proven(belief) if best is None else safety.legal_point(self._rules, belief, best)
 
     def expect(self, context: Array, point: Array) -> Expected | None:
-        engine, context = self.answers(context)
-        if not engine.objective.seen:
+        if not self.objective.seen:
             return None
-        mean, variance = predict_one(engine.believe(context), point)
-        half = safety.NORMAL_90 * engine.wider * math.sqrt(max(variance, 0.0))
-        return Expected(*(engine.objective.own_units(y) for y in (mean, mean - half, mean + half)))
+        mean, variance = predict_one(self.believe(context), point)
+        half = safety.NORMAL_90 * self.wider * math.sqrt(max(variance, 0.0))
+        return Expected(*(self.objective.own_units(y) for y in (mean, mean - half, mean + half)))
 
     def knows(self, context: Array, point: Array) -> bool:
-        engine, context = self.answers(context)
-        if not engine.objective.seen:
+        if not self.objective.seen:
             return False
-        belief = engine.believe(context)
+        belief = self.believe(context)
         return predict_one(belief, point)[1] <= belief.noise
 
     def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
         if self.own_metric is None:
             self.reweigh({other: 1.0 if other == name else IGNORED for other in self.metrics})
-        expected, objective = self.expect(context, point), self.answers(context)[0].objective
+        expected, objective = self.expect(context, point), self.objective
         if expected is None or self.own_metric is not None:
             return expected
         return Expected(*(objective.own_units_of(name, y) for y in expected))
@@ -232,24 +223,21 @@ class Engine:
 
     def outlook(self, context: Array, points: Array) -> Array:
         """[n] the target expected at points [n, d]; something must have been learned."""
-        engine, context = self.answers(context)
-        return engine.believe(context).predict(points)[0]
+        return self.believe(context).predict(points)[0]
 
     def versus(self, context: Array, point: Array) -> safety.Against:
         """A point compared with the default in this context; something must have been learned."""
-        engine, context = self.answers(context)
-        return engine.beside(engine.believe(context), point)
+        return self.beside(self.believe(context), point)
 
     def better(self, context: Array, point: Array) -> float:
         return float(self.versus(context, point).better)
 
     def stake(self, context: Array, point: Array) -> float:
-        engine, context = self.answers(context)
-        if not engine.objective.seen:
+        if not self.objective.seen:
             return 0.0
-        offer = engine.beside(engine.believe(context), point)
-        least = UNKNOWN_HARM if engine.objective.seen <= 2 * engine._first_looks and offer.deviation else 0.0
-        return max(float(engine.objective.relative(offer.mean + offer.deviation, offer.level)), least)
+        offer = self.beside(self.believe(context), point)
+        least = UNKNOWN_HARM if self.objective.seen <= 2 * self._first_looks and offer.deviation else 0.0
+        return max(float(self.objective.relative(offer.mean + offer.deviation, offer.level)), least)
 
     @property
     def factor(self) -> float:
@@ -266,8 +254,7 @@ class Engine:
         return {}
 
     def budget(self) -> Budget | None:
-        engine = self.answers(self.default[:0])[0]
-        return engine._account.report(engine.wider)
+        return self._account.report(self.wider)
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -431,9 +418,7 @@ class Engine:
         if changed:
             self.family.reweigh(self.objective.weights)
         self._latest = None
-        if belief is None or forecast is None or not self.settings.screen:
-            return LearnResult(told)
-        return LearnResult(told, log_density=log_mean(forecast.log_densities, belief.weights))
+        return LearnResult(told)
 
     def _forecast(self, belief: Belief, point: Array, y: float) -> ByExpert:
         """What was expected at a point where y came out; it was looked at before, as a rule."""

@@ -218,13 +218,12 @@ class LimitedEngine:
 
     def _found(self, context: Array) -> Array | None:
         """The best that was measured here and keeps the limits."""
-        engine, seen = self.main.answers(context)
-        belief, room = cast("SearchBelief", engine.believe(seen)), self._room(context)
+        belief, room = cast("SearchBelief", self.main.believe(context)), self._room(context)
         best = belief.best_within(room)
         best = belief.best() if best is None else best
         if best is None or room(self._default[None])[0] < NINE_IN_TEN:
             return best
-        return best if engine.beside(belief, best).better >= LIKELY else self._default
+        return best if self.main.beside(belief, best).better >= LIKELY else self._default
 
     def _kept(self, context: Array, points: Array) -> Array:
         """[n] probability that a run keeps the limit it is most likely to break."""

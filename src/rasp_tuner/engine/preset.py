@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.base.checks import number, show
-from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gp.family import GpFamily
@@ -27,7 +26,6 @@ DEFAULT: Settings = {
     "switching_cost": 0.0,  # what a change of settings costs, in units of the target
     "guard": None,  # share of the default's loss by which a suggestion may be worse; None: no guard
     "budget": None,  # share of the default's loss by which the sum of losses may exceed it; None: no budget
-    "screen": False,  # whether the context is ignored until it improves predictions
     "find": False,  # whether only the end counts, not what runs on the way cost
     "quadratic": False,  # whether continuous knobs have quadratics for good, as in a fleet
 }
@@ -37,7 +35,7 @@ SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from whi
 
 
 def _check(key: str, value: object) -> Setting:
-    if key in ("screen", "find", "quadratic"):
+    if key in ("find", "quadratic"):
         if not isinstance(value, bool | np.bool_):
             raise InvalidSpace(f"{key} must be True or False, got {show(value)}")
         return bool(value)
@@ -87,10 +85,7 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         family = QuadraticFamily(layout.default, context_dim, objective.columns)
     else:
         family = QuadraticsFirst(layout, context_dim, objective.columns)
-    given = objective, family, layout, context_dim, settings
-    if settings.screen and context_dim:
-        return ContextGate(*given, _engine(settings, layout, 0, metrics))
-    return Engine(*given)
+    return Engine(objective, family, layout, context_dim, settings)
 
 
 def _least_numbers(settings: Settings, layout: Layout, context_dim: int) -> int:

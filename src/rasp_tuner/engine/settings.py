@@ -10,6 +10,5 @@ class EngineSettings:
     switching_cost: float = 0.0
     guard: float | None = None
     budget: float | None = None
-    screen: bool = False  # whether the context is ignored until it improves predictions
     find: bool = False  # whether only the end counts: the best setting found, not what runs on the way cost
     quadratic: bool = False  # whether continuous knobs have quadratics for good, as in a fleet

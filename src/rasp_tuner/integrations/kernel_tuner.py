@@ -34,7 +34,7 @@ class RaspStrategy:
     context   what matters beside the device and the problem's size, as {"dtype": "category"}; `also` holds its values
     default   what runs today, by names of `tune_params`; others start in the middle of their lists
     tuner     from `Tuner.load(path)`, to go on with what `strategy.tuner.save(path)` wrote
-    settings  others of `rasp_tuner.Tuner`: preset, seed, screen. The goal is "find": what exploring costs is no loss
+    settings  others of `rasp_tuner.Tuner`: preset, seed. The goal is "find": what exploring costs is no loss
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class RaspSampler(BaseSampler):
     seed          None: another one each time. With a seed, a resumed study goes on as if it had never stopped
     pruned        what a pruned trial teaches: its last reported "value", that it "failed", or nothing ("ignore")
     failed        what a failed trial teaches: that its parameters "failed", or nothing ("ignore")
-    settings      others of `Tuner`: goal, preset, guard, budget, switching_cost, screen, constraints. The goal is
+    settings      others of `Tuner`: goal, preset, guard, budget, switching_cost, constraints. The goal is
                   "find", since the best trial counts; or "live" where a guard, budget or switching cost is given
     """
 

@@ -57,7 +57,7 @@ class RaspSearch(Searcher):
     metrics       instead of `metric` and `mode`: several, as of `rasp_tuner.Tuner`, with weights and limits
     failed        what a trial with an error teaches: that its config "failed", or nothing ("ignore")
     seed          None: another one each time
-    settings      others of `rasp_tuner.Tuner`: preset, guard, budget, switching_cost, screen, constraints
+    settings      others of `rasp_tuner.Tuner`: preset, guard, budget, switching_cost, constraints
     """
 
     def __init__(

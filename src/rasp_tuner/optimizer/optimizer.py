@@ -49,7 +49,6 @@ class LearnResult(NamedTuple):
     error: float  # composed of the metrics; lower is better
     path: Literal["fast", "slow", "restated"] = "fast"  # the last: a metric has changed its unit
     reason: str = ""  # why this path, where there is a choice
-    log_density: float | None = None  # of the error, as forecast before it was learned; None where nobody forecasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class Model(Protocol):
 
     def alike(self, context: Array) -> tuple[float, float] | None:
         """How many earlier runs were in a situation like this, and how many runs ago the latest was; not finite where
-        memory does not say. None where it counts no runs, and while the context is ignored.
+        memory does not say. None where it counts no runs.
         """
 
     def relevance(self) -> Array | None:

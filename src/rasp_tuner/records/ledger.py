@@ -25,7 +25,7 @@ _NUMBERS = (
     *_OF_DRAWS,
 )
 _MAY_LACK = ("predicted", "deviation", "error", "failure", "better", "ran", "level", "stop", *_OF_DRAWS)
-_KEPT = {*_TEXTS, *_LISTS, *_NUMBERS, "in_context", "ran"}  # others are added by who knows names
+_KEPT = {*_TEXTS, *_LISTS, *_NUMBERS, "ran"}  # others are added by who knows names
 _NAMES = tuple(field.name for field in fields(Explanation) if field.name in _KEPT)
 ID = r"s(0|[1-9][0-9]{0,15})"
 MOST_SIZE = 1_000_000  # suggestions on record
@@ -234,7 +234,7 @@ def _read(place: str, name: str, value: Any) -> Any:
         if name == "slots":
             return tuple([whole(field, one, 0, MOST_SAMPLES) for one in value])
         return tuple([number(field, one) for one in value])
-    if (kind is bool and name == "in_context") or (kind is dict and name == "ran"):
+    if kind is dict and name == "ran":
         return value
     if kind is not bool and name in _NUMBERS:
         return number(field, value)

@@ -7,7 +7,7 @@ from rasp_tuner.errors import RaspError, UnknownSuggestion
 
 FIELD_NAMES = (
     "name|context|params|metrics|space|default|preset|seed|guard|budget|holdout|max_change|approve_s|control"
-    "|switching_cost|screen|max_pending|id|reason|variant|failed|stopped|constraints"
+    "|switching_cost|max_pending|id|reason|variant|failed|stopped|constraints"
     "|Float|Int|Categorical|PowerOfTwo|Auto"
 )
 MAX_MESSAGE_CHARS, MAX_FIELD_CHARS = 1_000, 200  # messages quote what was sent

@@ -70,7 +70,6 @@ class Explanation:
     scale: str = "linear"  # on which a single metric was compared: "linear" or "log"
     ran: Params | None = None  # what ran, if it was told and is not what was suggested; the sample is of these
     level: float | None = None  # what the default was expected to come to, in units of `predicted`
-    in_context: bool = True  # whether the context had a part in it
     stop: float | None = None  # value of the metric from which on the run should be ended
     propensity: float | None = None  # with which the holdout's draw chose what ran; None where nothing was drawn
     instead: float | None = None  # expected of the suggestion in whose place the default was drawn, if it was
@@ -84,6 +83,7 @@ class Explanation:
     seen: Revisit | None = None  # earlier visits to this situation; None of a first one, and where steps are not kept
     context: dict[str, Any] | list[Any] | None = None  # that was asked for; None where it is not on record
     knobs: KnobShares = field(default_factory=KnobShares)  # which knobs the expected gain comes from; while it waits
+    in_context: bool = True  # whether there is a context
 
     def explanation(self) -> "Explanation":
         """Itself: the reasons of a suggestion come to this when somebody asks."""

@@ -16,7 +16,7 @@ from rasp_tuner.tuner import BUDGET, Tuner
 class Rasp:
     """A `Tuner` on the task's space, metrics and default; `settings` change constants of the preset.
 
-    They are numbers, as in `rasp[screen=1]`; what is on or off in the preset is on unless it is 0.
+    They are numbers, as in `rasp[quadratic=1]`; what is on or off in the preset is on unless it is 0.
 
     >>> flash = partial(Rasp, preset="paper", settings={"base_step": 0.25})  # as the paper runs Flash and ISP
     """

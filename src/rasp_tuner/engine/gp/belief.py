@@ -13,7 +13,7 @@ from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
 from rasp_tuner.engine.gp.search import SOURCES, Draws, around, best_point, candidates, joined_keys
 from rasp_tuner.engine.gp.trust import FREEDOM
-from rasp_tuner.engine.gp.value import LOOKS, knowledge_gradient, weighted_nodes
+from rasp_tuner.engine.gp.value import knowledge_gradient, weighted_nodes
 from rasp_tuner.optimizer.optimizer import Within
 
 BASELINE = "default, which did not run here yet"
@@ -133,7 +133,7 @@ class GpBelief:
         barred = joined_keys(self._barred, d)
         reached = self._reached if (self._reached < 1.0).any() else None
         nodes = weighted_nodes(len(self.fit.alpha))
-        out = here.choose(*draws, barred, reached, nodes, LOOKS, self.horizon)
+        out = here.choose(*draws, barred, reached, nodes, self.horizon)
         source, mean, variance, level, level_variance, covariance = out[d:].tolist()
         return out[:d].copy(), int(source), PointAndDefault(mean, variance, level, level_variance, covariance)
 
@@ -147,10 +147,13 @@ class GpBelief:
         doubted = trust < LIKELY
         if not doubted.any():
             return None
-        points, y, here = fit.of_rows("points"), fit.targets(), kc >= ALIKE
+        y, here = fit.targets(), kc >= ALIKE
+        better = np.flatnonzero(doubted & here & (y < y[~doubted & here].min(initial=np.inf)))
+        if not len(better):  # as a rule
+            return None
+        points = fit.of_rows("points")
         sure = {row.tobytes() for row in points[~doubted & here]}
-        least = y[~doubted & here].min(initial=np.inf)
-        for i in np.flatnonzero(doubted & here & (y < least))[::-1]:
+        for i in better[::-1]:
             if (key := points[i].tobytes()) not in sure and key not in self._barred:
                 news: Array = points[i].copy()
                 return news

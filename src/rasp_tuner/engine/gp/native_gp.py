@@ -37,7 +37,7 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
     "choose_room": (COUNT, [POINTER, COUNT, COUNT, COUNT]),
     "choose": (
         None,
-        [*[POINTER] * 5, COUNT, *[POINTER] * 3, COUNT, POINTER, NUMBER, COUNT, COUNT, POINTER, POINTER],
+        [*[POINTER] * 5, COUNT, *[POINTER] * 3, NUMBER, COUNT, COUNT, POINTER, POINTER],
     ),
 }
 
@@ -372,7 +372,7 @@ class NativeHere:
         return out if found else None
 
     def choose(
-        self, uniform: Array, normal: Array | None, barred: Array, reached: Array | None, nodes: Array, looks: Array,
+        self, uniform: Array, normal: Array | None, barred: Array, reached: Array | None, nodes: Array,
         horizon: float,
     ) -> Array:  # fmt: skip
         """[d + 6] the point; its place in SOURCES; its mean and variance; those of the default; their covariance."""
@@ -380,7 +380,7 @@ class NativeHere:
         out = np.empty(t.d + 6)
         self._call(
             "choose", address(uniform), 0 if normal is None else address(normal), len(barred), address(barred),
-            0 if reached is None else address(reached), address(nodes), len(looks), address(looks), horizon,
+            0 if reached is None else address(reached), address(nodes), horizon,
             t.most_moves, t.most_values, address(out), scratch(self._choose_room()),
         )  # fmt: skip
         return out

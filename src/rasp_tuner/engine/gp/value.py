@@ -24,8 +24,6 @@ MOST_SHIFT = 0.25  # of the box that one look may move a continuous optimum by
 NODES = np.array([-4.5, -2.8, -1.8, -1.1, -0.6, -0.2, 0.2, 0.6, 1.1, 1.8, 2.8, 4.5])
 STEPS_BETWEEN = np.gradient(NODES)
 TAIL, TAIL_ROWS = 3.0, 2.0  # degrees of freedom of that number without rows; rows for one more
-# at a point: under noise one look tells little and several may tell much; the best value per look counts
-LOOKS = np.array([1.0, 5.0, 25.0])
 
 
 def knowledge_gradient(
@@ -34,23 +32,19 @@ def knowledge_gradient(
     """[m] how far a look at each candidate is expected to lower the least mean."""
     weights = weighted_nodes(rows)[1]
     variance = np.maximum(covariance.diagonal(), LEAST_VARIANCE)
-    value = np.zeros(len(mean))
-    for looks in LOOKS.tolist():
-        moved = covariance / np.sqrt(variance + noise / looks)[:, None]
-        along = np.zeros(len(mean))
-        for j in range(knobs.dim):
-            own = found.lines[found.line_knob == j]
-            if knobs.levels[j] is None:
-                x = found.points[own, j] - found.points[0, j]
-                if len(x) < 2 or not x.all() or x[0] == x[1]:  # limits bar one, or rules moved both to the same place
-                    continue
-                bend = max(float(parabola(x, mean[own] - mean[0])[1]), LEAST_BEND)
-                slope, _ = parabola(x, moved[:, own] - moved[:, :1])
-                along += np.minimum(slope**2 / (4.0 * bend), MOST_SHIFT * np.abs(slope))
-            else:
-                along += fall(mean[np.append(0, own)], moved[:, np.append(0, own)], weights)
-        value = np.maximum(value, np.maximum(along, fall(mean, moved, weights)) / looks)
-    return value
+    moved, along = covariance / np.sqrt(variance + noise)[:, None], np.zeros(len(mean))
+    for j in range(knobs.dim):
+        own = found.lines[found.line_knob == j]
+        if knobs.levels[j] is None:
+            x = found.points[own, j] - found.points[0, j]
+            if len(x) < 2 or not x.all() or x[0] == x[1]:  # limits bar one, or rules moved both to the same place
+                continue
+            bend = max(float(parabola(x, mean[own] - mean[0])[1]), LEAST_BEND)
+            slope, _ = parabola(x, moved[:, own] - moved[:, :1])
+            along += np.minimum(slope**2 / (4.0 * bend), MOST_SHIFT * np.abs(slope))
+        else:
+            along += fall(mean[np.append(0, own)], moved[:, np.append(0, own)], weights)
+    return np.maximum(along, fall(mean, moved, weights))
 
 
 def fall(mean: Array, moved: Array, weights: Array) -> Array:

@@ -126,7 +126,6 @@ class NewStudy(StrictModel):
         " approved runs, or the default. Null: they run at once.",
     )
     switching_cost: Number = 0.0
-    screen: bool = Field(default=False, description="Ignore the context until it improves predictions.")
     lease_s: Number = 3600.0
     max_pending: int = 1000
 

@@ -32,7 +32,6 @@ class StudyDefinition:
     seed: int = 0
     guard: float | None = None
     switching_cost: float = 0.0
-    screen: bool = False
     lease_s: float = 3600.0
     max_pending: int = 1000
     budget: float | None = None  # of the library, 0.02, where a new study has a default of its own
@@ -62,7 +61,6 @@ class StudyDefinition:
             seed=whole("seed", data.get("seed", 0), 0, 2**64 - 1, InvalidSpace),
             guard=None if guard is None else number("guard", guard, InvalidSpace),
             switching_cost=number("switching_cost", data.get("switching_cost", 0.0), InvalidSpace),
-            screen=data.get("screen", False),
             lease_s=_lease(data.get("lease_s", 3600.0)),
             max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MAX_PENDING_LIMIT, InvalidSpace),
             budget=None if budget is None else number("budget", budget, InvalidSpace),
@@ -92,7 +90,6 @@ class StudyDefinition:
             budget=self.budget,
             holdout=self.holdout,
             max_change=self.max_change,
-            screen=self.screen,
             constraints=self.constraints,
         )
 

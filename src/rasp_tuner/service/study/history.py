@@ -185,7 +185,7 @@ class StudyHistory:
 
     def with_visits(self, why: Explanation, context: Any, asked_at: float) -> Explanation:
         """An explanation that says, with dates, whether the situation had been seen before."""
-        if context is None or not (self._encoder.dim and why.in_context):
+        if context is None or not self._encoder.dim:
             return why
         regime = self.situation(context)
         waits, step = why.path == "pending", self.trace.steps

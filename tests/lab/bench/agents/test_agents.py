@@ -1,4 +1,4 @@
-"""What each agent is for: the searches search, the contextual ones tell contexts apart, the oracle converges."""
+"""What each agent is for: the quadratic search, the contextual ones tell contexts apart, the oracle converges."""
 
 import warnings
 
@@ -178,9 +178,9 @@ def test_agents_take_settings_by_name():
 
 
 def test_what_is_on_or_off_is_a_number_in_an_agents_name():
-    for name, screened in (("rasp[screen=0]", False), ("rasp[screen=1]", True)):
+    for name, quadratic in (("rasp[quadratic=0]", False), ("rasp[quadratic=1]", True)):
         constants = snapshot.decode(create(name, PLAIN, 0).tuner.to_bytes())[0]["preset"]["constants"]
-        assert constants["screen"] is screened
+        assert constants["quadratic"] is quadratic
 
 
 def test_the_papers_own_changes_for_a_domain_reach_its_stack_alone():

@@ -92,7 +92,7 @@ double gp_descended(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTabl
 double gp_snapped(const GpKnobs *k, int64_t j, double x); /* the nearest level of knob j */
 void gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t count, const int64_t *lines,
               const int64_t *line_knob, const double *mean, const double *covariance, double noise,
-              const double *nodes, int64_t looks, const double *look, double *value, double *scratch);
+              const double *nodes, double *value, double *scratch);
 
 #ifdef _WIN32
 #define GP_API __declspec(dllexport)

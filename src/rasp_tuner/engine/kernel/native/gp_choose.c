@@ -111,12 +111,12 @@ GP_API int64_t rasp_gp_choose_room(const GpKnobs *k, int64_t n, int64_t most, in
 
 /* The candidate of least mean less `horizon` times its value.
  * uniform [SEVERAL, 2 d + 1]; normal [SEVERAL + ELSEWHERE, d] where any knob is a scale, else NULL; barred [count, d];
- * reached [d], or NULL where all can be had; nodes and looks as in value.py; `most` moves there can be; `values`: room
+ * reached [d], or NULL where all can be had; nodes as in value.py; `most` moves there can be; `values`: room
  * in the table. out [d + 6]: the point; its place in SOURCES; its mean and variance; those of the default; their
  * covariance. */
 GP_API void rasp_gp_choose(const GpKnobs *k, const GpFit *f, const GpHere *here, const double *uniform,
                            const double *normal, int64_t barred_count, const double *barred, const double *reached,
-                           const double *nodes, int64_t looks, const double *look, double horizon, int64_t most,
+                           const double *nodes, double horizon, int64_t most,
                            int64_t values, double *out, double *scratch) {
     const int64_t d = k->d, n = f->n;
     const int64_t m_most = STARTS + BEST_ROWS + 2 + most + SEVERAL + ELSEWHERE;
@@ -168,7 +168,7 @@ GP_API void rasp_gp_choose(const GpKnobs *k, const GpFit *f, const GpHere *here,
     const int64_t m = found.count;
     if (k->lawful) k->lawful(m, points);
     gp_joint(k, f, here, &t, m, points, mean, covariance, rest);
-    gp_value(k, m, points, count, found.line, found.line_knob, mean, covariance, f->hyper[S2], nodes, looks, look, value, rest);
+    gp_value(k, m, points, count, found.line, found.line_knob, mean, covariance, f->hyper[S2], nodes, value, rest);
     int64_t best = -1, at_default = 0;
     double lowest = INFINITY;
     for (int64_t i = 0; i < m; i++) {

@@ -176,44 +176,38 @@ PART_OF_EACH void add_fall(int64_t m, int64_t count, const int64_t *at, const do
 }
 
 /* value [m] of a look at each of m candidates; lines [count] are candidates that differ from the first in line_knob.
- * nodes [2, 12] and looks [k] as in value.py. scratch: m (m + 2) + 1. */
+ * nodes [2, 12] as in value.py. scratch: m (m + 2) + 1. */
 WIDER void gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t count, const int64_t *lines,
                     const int64_t *line_knob, const double *mean, const double *covariance, double noise,
-                    const double *nodes, int64_t looks, const double *look, double *value, double *scratch) {
+                    const double *nodes, double *value, double *scratch) {
     double *moved = scratch, *along = moved + m * m, *set = along + m;
     int64_t *at = (int64_t *)(set + m);
-    memset(value, 0, sizeof(double) * (size_t)m);
-    for (int64_t l = 0; l < looks; l++) {
-        for (int64_t r = 0; r < m; r++) {
-            const double variance = covariance[r * m + r] > LEAST_VARIANCE ? covariance[r * m + r] : LEAST_VARIANCE;
-            const double by = 1.0 / sqrt(variance + noise / look[l]);
-            for (int64_t s = 0; s < m; s++) moved[r * m + s] = covariance[r * m + s] * by;
-        }
-        memset(along, 0, sizeof(double) * (size_t)(2 * m));
-        for (int64_t i = 0, end; i < count; i = end) {
-            const int64_t j = line_knob[i];
-            at[0] = 0;
-            for (end = i; end < count && line_knob[end] == j; end++) at[1 + end - i] = lines[end];
-            if (k->first_level[j + 1] == k->first_level[j]) {
-                const double x0 = points[at[1] * k->d + j] - points[j], x1 = points[at[2] * k->d + j] - points[j];
-                if (x0 == 0.0 || x1 == 0.0 || x0 == x1) continue; /* rules moved them to the same place */
-                const double mean_bend = ((mean[at[1]] - mean[0]) / x0 - (mean[at[2]] - mean[0]) / x1) / (x0 - x1);
-                const double bend = mean_bend > LEAST_BEND ? mean_bend : LEAST_BEND;
-                for (int64_t r = 0; r < m; r++) {
-                    const double *row = moved + r * m;
-                    const double one = (row[at[1]] - row[0]) / x0, two = (row[at[2]] - row[0]) / x1;
-                    const double slope = fabs(one - (one - two) / (x0 - x1) * x0);
-                    const double bowl = slope * slope / (4.0 * bend), most = MOST_SHIFT * slope;
-                    along[r] += bowl < most ? bowl : most;
-                }
-            } else
-                add_fall(m, 1 + end - i, at, mean, moved, nodes, nodes + NODES, along);
-        }
-        for (int64_t s = 0; s < m; s++) at[s] = s;
-        add_fall(m, m, at, mean, moved, nodes, nodes + NODES, set);
-        for (int64_t r = 0; r < m; r++) {
-            const double worth = (along[r] > set[r] ? along[r] : set[r]) / look[l];
-            if (worth > value[r]) value[r] = worth;
-        }
+    for (int64_t r = 0; r < m; r++) {
+        const double variance = covariance[r * m + r] > LEAST_VARIANCE ? covariance[r * m + r] : LEAST_VARIANCE;
+        const double by = 1.0 / sqrt(variance + noise);
+        for (int64_t s = 0; s < m; s++) moved[r * m + s] = covariance[r * m + s] * by;
     }
+    memset(along, 0, sizeof(double) * (size_t)(2 * m));
+    for (int64_t i = 0, end; i < count; i = end) {
+        const int64_t j = line_knob[i];
+        at[0] = 0;
+        for (end = i; end < count && line_knob[end] == j; end++) at[1 + end - i] = lines[end];
+        if (k->first_level[j + 1] == k->first_level[j]) {
+            const double x0 = points[at[1] * k->d + j] - points[j], x1 = points[at[2] * k->d + j] - points[j];
+            if (x0 == 0.0 || x1 == 0.0 || x0 == x1) continue; /* rules moved them to the same place */
+            const double mean_bend = ((mean[at[1]] - mean[0]) / x0 - (mean[at[2]] - mean[0]) / x1) / (x0 - x1);
+            const double bend = mean_bend > LEAST_BEND ? mean_bend : LEAST_BEND;
+            for (int64_t r = 0; r < m; r++) {
+                const double *row = moved + r * m;
+                const double one = (row[at[1]] - row[0]) / x0, two = (row[at[2]] - row[0]) / x1;
+                const double slope = fabs(one - (one - two) / (x0 - x1) * x0);
+                const double bowl = slope * slope / (4.0 * bend), most = MOST_SHIFT * slope;
+                along[r] += bowl < most ? bowl : most;
+            }
+        } else
+            add_fall(m, 1 + end - i, at, mean, moved, nodes, nodes + NODES, along);
+    }
+    for (int64_t s = 0; s < m; s++) at[s] = s;
+    add_fall(m, m, at, mean, moved, nodes, nodes + NODES, set);
+    for (int64_t r = 0; r < m; r++) value[r] = along[r] > set[r] ? along[r] : set[r];
 }
