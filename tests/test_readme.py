@@ -24,6 +24,7 @@ def test_it_has_at_most_700_words_and_every_link_leads_somewhere():
 def test_the_example_ends_with_a_verdict(tmp_path):
     [code] = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "def measure(" in block]
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    code = f"import time\ntime.perf_counter = time.process_time\n{code}"  # whatever else runs here
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True

@@ -1,5 +1,3 @@
-from dataclasses import fields, replace
-
 import numpy as np
 import pytest
 
@@ -25,10 +23,3 @@ def test_an_explanation_says_what_ran_if_it_was_something_else():
     ran = {"pool": 8, "rate": 1 / 3, "codec": None}
     why = Explanation("hint", path="fast", error=0.5, ran=ran)
     assert str(why).endswith("It came to an objective of 0.5 with other settings: pool=8, rate=0.333333, codec=None.")
-
-
-def test_an_answered_explanation_keeps_everything_else():
-    why = Explanation(*(object() for _ in fields(Explanation)))
-    came = {"error": 0.5, "path": "slow", "reason": "novel", "ran": {"pool": 8}, "failure": "timeout"}
-    assert why.answered(**came) == replace(why, **came)
-    assert why.answered(0.5, "fast", "") == replace(why, error=0.5, path="fast", reason="", ran=None, failure=None)

@@ -1,7 +1,7 @@
 """Past records -> samples to learn from: read, checked, and put in an order of their own.
 
 A value is missing if it is absent, None, NaN, or in a CSV file empty or one of `BLANKS`. Contexts of a kind that may be
-missing (contexts.py) are learned like that; `Number(missing=4.0)` is one. What `missing` makes of all others:
+missing (contexts/kinds.py) are learned like that; `Number(missing=4.0)` is one. What `missing` makes of all others:
 
 refuse   an error that names the record and the field
 drop     the record is left out

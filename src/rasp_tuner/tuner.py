@@ -51,8 +51,8 @@ class Tuner(TunerView):
 
     space       knob names -> Float, Int, PowerOfTwo, Categorical, Bool, Auto or Optional
     metrics     metric names -> "min", "max" or Metric(direction, weight, scale)
-    context     names of numbers; or names with their kinds, as in {"region": Category()} (contexts.py); or a vector
-                length; or None for context-free tuning
+    context     names of numbers; or names with their kinds, as in {"region": Category()} (contexts/kinds.py); or the
+                length of a vector; or None for context-free tuning
     default     what runs today, and the first suggestion unless something was observed before; else mid-box
     preset      "default", "paper", or either with other constants, as in presets.paper(base_step=0.25)
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that
@@ -111,7 +111,7 @@ class Tuner(TunerView):
         self._current = self._default  # the latest own suggestion that was answered
         self._max_change = None if max_change is None else MaxChange(self._space, max_change)
         self._moves_from = self._default  # the latest suggestion that ran to its end, but for the holdout's
-        self._expects = TunerForecasts(self._space, self._encoder, self._preset, self._optimizer, self._default)
+        self._expects = TunerForecasts(self._space, self._encoder.dim, self._preset, self._optimizer, self._default)
         self._lineage = Lineage(self._seed)
         self._record = StepRecord(list(self._optimizer.metrics), self._space.dim, self._encoder.dim)
 

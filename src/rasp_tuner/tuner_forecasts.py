@@ -8,14 +8,11 @@ import numpy as np
 from rasp_tuner.base.checks import show
 from rasp_tuner.base.common_constants import LIKELY
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder, RawContext
-from rasp_tuner.contexts.context_metric import filled
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.gain.versus_default import StepForecast
 from rasp_tuner.optimizer.optimizer import Expected, Optimizer
 from rasp_tuner.presets import Preset
-from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Listed, Params, Space
 from rasp_tuner.types import LIMIT_KEPT
 from rasp_tuner.what_if import Forecast
@@ -27,12 +24,12 @@ class TunerForecasts:
     def __init__(
         self,
         space: Space,
-        encoder: ContextEncoder | ContextShield,
+        context_dim: int,
         preset: Preset,
         optimizer: Optimizer,
         default: Array,
     ) -> None:
-        self._space, self._encoder, self._preset, self._optimizer = space, encoder, preset, optimizer
+        self.space, self.optimizer, self._preset, self._context_dim = space, optimizer, preset, context_dim
         self.default = default  # [d]
         self.searches = preset.constants.get("find") is True  # whether the goal is "find"
         self._copy: Optimizer | None = None  # of the optimizer, made when it is needed
@@ -43,28 +40,20 @@ class TunerForecasts:
         if among is not None:
             if isinstance(among, str | Mapping) or not isinstance(among, Iterable):
                 raise InvalidValue(f"among must be a list of settings, got {show(among)}")
-            points = [self._space.to_unit(params, f"among[{i}]") for i, params in enumerate(among)]
+            points = [self.space.to_unit(params, f"among[{i}]") for i, params in enumerate(among)]
             return self._best_of(context, points)
-        best = self._optimizer.best_known(context)
-        return self.default if best is None else self._space.snap(best)
-
-    def encoded(self, context: RawContext) -> Array:
-        """A context [d_c] that is only looked at; what was never missing before does not count where it is now."""
-        seen = self._encoder.encode_readonly(context)
-        optional = self._encoder.missing_flags if isinstance(self._encoder, KindEncoder) else []
-        if not any(seen[own[-1]] == 1.0 for own in optional):
-            return seen
-        return filled(seen, optional, self._optimizer.model.slots().contexts, self._optimizer.model.relevance())
+        best = self.optimizer.best_known(context)
+        return self.default if best is None else self.space.snap(best)
 
     def forecast(self, seen: Array, point: Array, params: Params, levels: dict[str, Expected]) -> Forecast:
         is_default = np.array_equal(point, self.default)
-        better = self._optimizer.model.better(seen, point) if levels and not is_default else None
-        return Forecast(params, levels, better, self._optimizer.margins(seen, point))
+        better = self.optimizer.model.better(seen, point) if levels and not is_default else None
+        return Forecast(params, levels, better, self.optimizer.margins(seen, point))
 
     def levels(self, seen: Array, points: list[Array]) -> list[dict[str, Expected]]:
         """For each point what it is expected to give of each metric, in the metric's own units."""
-        metrics = self._optimizer.metrics
-        optimizer = self._optimizer if len(metrics) == 1 else self._copy_of_optimizer()
+        metrics = self.optimizer.metrics
+        optimizer = self.optimizer if len(metrics) == 1 else self._copy_of_optimizer()
         found: list[dict[str, Expected]] = [{} for _ in points]
         for name, metric in metrics.items():
             for levels, point in zip(found, points, strict=True):
@@ -76,10 +65,10 @@ class TunerForecasts:
 
     def _copy_of_optimizer(self) -> Optimizer:
         """Another one that knows the same; it is kept, since making one takes longer than copying its state."""
-        if self._copy is None or len(self._optimizer.metrics) > 1:  # whose weights may have changed
-            layout, dim = self._space.layout(self.default), self._encoder.dim
-            self._copy = self._preset.build(layout, dim, self._optimizer.metrics, np.random.default_rng(0))
-        self._copy.restore({name: array.copy() for name, array in self._optimizer.state().items()})
+        if self._copy is None or len(self.optimizer.metrics) > 1:  # whose weights may have changed
+            layout = self.space.layout(self.default)
+            self._copy = self._preset.build(layout, self._context_dim, self.optimizer.metrics, np.random.default_rng(0))
+        self._copy.restore({name: array.copy() for name, array in self.optimizer.state().items()})
         return self._copy
 
     def _best_of(self, seen: Array, points: list[Array]) -> Array:
@@ -90,17 +79,17 @@ class TunerForecasts:
             return self._best_found(seen, points)
         best, least = self.default, math.inf
         for point in points:
-            expected = self._optimizer.model.expect(seen, point)
+            expected = self.optimizer.model.expect(seen, point)
             if expected is None or expected.mean >= least:
                 continue
-            better, margins = self._optimizer.model.better(seen, point), self._optimizer.margins(seen, point)
+            better, margins = self.optimizer.model.better(seen, point), self.optimizer.margins(seen, point)
             if better is not None and better >= PROVEN and all(one.kept >= LIMIT_KEPT for one in margins.values()):
                 best, least = point, expected.mean
         return best
 
     def _best_found(self, seen: Array, points: list[Array]) -> Array:
         """Of some points the best that surely keeps the limits, or likely; or else the likeliest to."""
-        margins, expect = self._optimizer.margins, self._optimizer.model.expect
+        margins, expect = self.optimizer.margins, self.optimizer.model.expect
         kept = [min((one.kept for one in margins(seen, point).values()), default=1.0) for point in points]
         for least in (LIMIT_KEPT, LIKELY, max(kept)):
             safe = [point for point, own in zip(points, kept, strict=True) if own >= least]
@@ -111,7 +100,7 @@ class TunerForecasts:
 
     def step_forecasts(self, context: Array, point: Array) -> dict[str, StepForecast]:
         """What is expected of each metric in this context, beside the default."""
-        name, (default, own) = self._optimizer.model.own_metric, self.levels(context, [self.default, point])
+        name, (default, own) = self.optimizer.model.own_metric, self.levels(context, [self.default, point])
         return {
             metric: StepForecast(level.mean, level.deviation, own[metric].deviation, own[metric].mean)
             for metric, level in default.items()

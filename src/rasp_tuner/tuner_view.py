@@ -15,6 +15,7 @@ from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread, unguarded
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder, RawContext
+from rasp_tuner.contexts.context_metric import filled
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.files import snapshot
 from rasp_tuner.gain.savings import HELD_OUT, SavingsLedger
@@ -26,7 +27,7 @@ from rasp_tuner.records.ledger import Ledger
 from rasp_tuner.records.lineage import Lineage, named
 from rasp_tuner.records.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.report import notebook
-from rasp_tuner.report.decided import Decided
+from rasp_tuner.report.decided import FinalDecision
 from rasp_tuner.report.history import History
 from rasp_tuner.report.looks import LOOKED_AT_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
@@ -37,7 +38,7 @@ from rasp_tuner.what_if import WhatIf
 
 if TYPE_CHECKING:
     from rasp_tuner.policy.report import PolicyReport
-    from rasp_tuner.report.situation_gains import SituationGain, SituationOracle
+    from rasp_tuner.report.situation_gains import SituationGain
     from rasp_tuner.report.visits_on_record import SeenBefore
 
 Context = RawContext
@@ -80,14 +81,14 @@ class TunerView:
         `among`: of these settings only, and the default. Of a search (goal "find") only these can run: without the
         default among them it is the best that keeps the limits, or likely does, or else the likeliest to.
         """
-        return self._space.from_unit(self._expects.recommended(self._expects.encoded(context), among))
+        return self._space.from_unit(self._expects.recommended(self._encoded(context), among))
 
     def margins(self, context: Context = None, params: Mapping[str, object] | None = None) -> dict[str, Margin]:
         """How far the recommended parameters, or these, keep each metric from its limit in this context, if it has one.
 
         Empty while nothing is known.
         """
-        seen = self._expects.encoded(context)
+        seen = self._encoded(context)
         point = self._expects.recommended(seen) if params is None else self._space.to_unit(params)
         return self._optimizer.margins(seen, point)
 
@@ -96,7 +97,7 @@ class TunerView:
 
         None while too little is known, and under preset "paper".
         """
-        expected = self._optimizer.model.expect(self._expects.encoded(context), self._default)
+        expected = self._optimizer.model.expect(self._encoded(context), self._default)
         return None if expected is None else expected.mean
 
     def default_levels(self, context: Context = None) -> dict[str, Expected]:
@@ -105,7 +106,7 @@ class TunerView:
         Each with the interval that holds it nine times in ten. Empty while too little is known, and under preset
         "paper". With several metrics it takes as long as a few asks.
         """
-        return self._expects.levels(self._expects.encoded(context), [self._default])[0]
+        return self._expects.levels(self._encoded(context), [self._default])[0]
 
     def what_if(
         self,
@@ -120,7 +121,7 @@ class TunerView:
         must keep the constraints. `among` as of `recommend`. Changes nothing. Without forecasts while too little is
         known, and under preset "paper".
         """
-        seen = self._expects.encoded(context)
+        seen = self._encoded(context)
         recommended = self._expects.recommended(seen, among)
         settings = [self.default, self._space.from_unit(recommended)]
         given, point = settings[1], recommended
@@ -149,25 +150,15 @@ class TunerView:
             values if isinstance(values, dict) else dict(zip(names.context, values, strict=True))
             for values in map(names.decode, found)
         ]
-        return situation_gains(self._belief(), found, decoded) if found and self._lineage.total else []
+        return situation_gains(self._expects, found, decoded) if found and self._lineage.total else []
 
-    def _belief(self) -> "SituationOracle":
-        from rasp_tuner.report.situation_gains import SituationOracle
-
-        metrics = self._optimizer.metrics
-        return SituationOracle(
-            self._expects.recommended,
-            self._expects.levels,
-            self._optimizer.model.better,
-            self._optimizer.model.expect,
-            self._optimizer.margins,
-            self._space.from_unit,
-            self._space.knobs,
-            self._default,
-            {name: metric.sign for name, metric in metrics.items()},
-            self.scales,
-            self._weights(),
-        )
+    def _encoded(self, context: RawContext) -> Array:
+        """A context [d_c] that is only looked at; what was never missing before does not count where it is now."""
+        seen = self._encoder.encode_readonly(context)
+        optional = self._encoder.missing_flags if isinstance(self._encoder, KindEncoder) else []
+        if not any(seen[own[-1]] == 1.0 for own in optional):
+            return seen
+        return filled(seen, optional, self._optimizer.model.slots().contexts, self._optimizer.model.relevance())
 
     def _different_contexts(self, most: int) -> list[Array]:
         """Different ones on record, at even distances; of a tuner without steps on record those in memory."""
@@ -278,7 +269,7 @@ class TunerView:
         metric, contexts = self._optimizer.model.own_metric, self._different_contexts(SCREENED_CONTEXTS)
         if metric is None or len(contexts) < 2 or not self._lineage.total:
             return None
-        return lost_without_context(self._belief(), contexts, metric)
+        return lost_without_context(self._expects, contexts, metric)
 
     def history(self, texts: Mapping[str, Iterable[str]] | None = None, latest: int | None = None) -> History:
         """The latest steps, up to 1,000, as a table: contexts, what ran, what came, who chose it and what was expected.
@@ -295,7 +286,7 @@ class TunerView:
         *,
         title: str | None = None,
         texts: Mapping[str, Iterable[str]] | None = None,
-        decided: Decided | None = None,
+        decided: FinalDecision | None = None,
     ) -> None:
         """Write a page to look at: one HTML file that needs no network and no script.
 
@@ -365,7 +356,7 @@ class TunerView:
         if contexts is not None:
             if not isinstance(contexts, Iterable) or isinstance(contexts, str | Mapping):
                 raise InvalidValue(f"contexts must be a list of contexts, got {show(contexts)}")
-            given = [(self._expects.encoded(context), context) for context in contexts]
+            given = [(self._encoded(context), context) for context in contexts]
             situations = [export.given_situation(fields, seen, context) for seen, context in given]
         else:
             decode, known = self._names(texts).decode, {name: set(own) for name, own in (texts or {}).items()}
@@ -452,7 +443,7 @@ class TunerView:
         waiting = self._ledger.pending.get(id)
         if waiting is None or not self._lineage.total or self._preset.name == "paper":
             return KnobShares()
-        return knob_shares(self._belief(), waiting.context, waiting.point)
+        return knob_shares(self._expects, waiting.context, waiting.point)
 
     def is_held_out(self, id: str) -> bool:
         """Whether the default was drawn in the place of the suggestion `id`."""
@@ -506,7 +497,7 @@ class TunerView:
         seen = contexts[-1] if len(contexts) else np.zeros(dim)
         best = self._expects.recommended(seen) if len(seen) == dim else None  # long contexts are not kept
         found = {} if best is None else self._space.from_unit(best)
-        unproven = {} if best is None else {name: found[name] for name in unproven_at(self._belief(), seen, best)}
+        unproven = {} if best is None else {name: found[name] for name in unproven_at(self._expects, seen, best)}
         budget, waiting = self._optimizer.model.budget(), len(self._ledger.pending)
         notes = [f"{self._lineage.total} runs learned", f"{waiting} waiting for an answer"]
         notes += [idle_words(unproven)] if unproven else []

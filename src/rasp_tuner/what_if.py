@@ -6,9 +6,10 @@ from typing import Any
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.optimizer.optimizer import Expected
-from rasp_tuner.page.words import number_words, settings_words
+from rasp_tuner.page.words import counted, number_words, settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.types import Margin
+from rasp_tuner.types.explanation import chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Forecast:
         if not self.metrics:
             return "no forecast: too little is known, or the preset gives none."
         expected = ", ".join(f"{name} {_interval(found)}" for name, found in self.metrics.items())
-        odds = "" if self.better is None else f"; better than the default with a probability of {_percent(self.better)}"
+        odds = "" if self.better is None else f"; better than the default with a probability of {chance(self.better)}"
         limits = "".join(f" Limit of {name}: {margin}." for name, margin in self.margins.items())
         return f"{expected}{odds}.{limits}"
 
@@ -63,7 +64,8 @@ class WhatIf:
         if self.runs < 0.5:
             guess = ": the forecast is a guess" if self.given.metrics else ""
             return f"No run so far was in a situation like this one{guess}."
-        many, ago = _runs(self.runs), "" if self.ago is None else f", the latest {_runs(self.ago)} ago"
+        ago = "" if self.ago is None else f", the latest {counted(self.ago, 'run')} ago"
+        many = counted(self.runs, "run")
         return f"{many} so far {'was' if many == '1 run' else 'were'} in a situation like this one{ago}."
 
     def to_json(self) -> dict[str, Any]:
@@ -99,12 +101,3 @@ def _forecast_from(data: Mapping[str, Any]) -> Forecast:
 def _interval(expected: Expected) -> str:
     mean, low, high = map(number_words, expected)
     return f"{mean} ({low} to {high})"
-
-
-def _percent(probability: float) -> str:
-    """Never all or nothing."""
-    return "under 1%" if probability < 0.005 else "over 99%" if probability > 0.995 else f"{probability:.0%}"
-
-
-def _runs(count: float) -> str:
-    return "1 run" if round(count) == 1 else f"{count:,.0f} runs"

@@ -98,12 +98,11 @@ def test_a_run_has_the_environment_that_it_was_given():
         run_process(["echo", "a\0b"])
 
 
-def test_of_an_endless_output_the_end_is_kept_and_the_rest_only_counted(tmp_path, monkeypatch):
+def test_of_an_endless_output_the_end_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))  # nowhere to put a file
     script = "import sys\nfor _ in range(300): sys.stdout.write('x' * 1_000_000)\nprint('last')"
     done = run_process([*PYTHON, script])
     assert len(done.stdout) <= 1_000_000
-    assert 298_000_000 < done.dropped < 300_000_000
     assert done.stdout.endswith("last\n")
 
 

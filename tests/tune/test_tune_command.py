@@ -12,7 +12,7 @@ from tune_running import AWK, OPTIONS, alive, entries, rasp, wait_for
 from rasp_tuner import Categorical, Int, Tuner
 from rasp_tuner.errors import InvalidSpace, TuningStopped
 from rasp_tuner.tune import StopRules, build_study, run_study, tune
-from rasp_tuner.tune.function_name import function_name
+from rasp_tuner.tune.measure import function_name
 
 PARABOLA = {"name": "p", "knobs": {"x": "int:0..20"}, "default": {"x": 15}, "metrics": {"loss": "min=regex:^[0-9.]+"}}
 

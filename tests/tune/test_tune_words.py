@@ -8,7 +8,7 @@ from tune_running import rasp
 from rasp_tuner import Int
 from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.tune import tune
-from rasp_tuner.tune.knob_shares import _Expected
+from rasp_tuner.tune.knob_shares import left_alone
 from rasp_tuner.tune.study import build_study
 
 COUNT = ["awk", "-v", "w={w}", 'BEGIN { e = w < 6 ? 6 - w : 0; print "{\\"errors\\": " e "}" }']
@@ -73,5 +73,5 @@ def test_a_default_is_called_best_only_where_that_is_sure(direction, low, high, 
     session = SimpleNamespace(
         study=study, tuner=SimpleNamespace(what_if=what_if), given=lambda context: context, noise=lambda: 0.01
     )
-    share = _Expected(session, SimpleNamespace(context={})).left_alone({"fast": False}, "fast")
+    share = left_alone(session, SimpleNamespace(context={}), {"fast": False}, "fast")
     assert share.note == note

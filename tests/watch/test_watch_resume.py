@@ -11,7 +11,7 @@ from watch_running import rasp, wait_for, write_study
 
 from rasp_tuner import Tuner
 from rasp_tuner.errors import JournalError, TuningStopped
-from rasp_tuner.study_file.caller import Caller
+from rasp_tuner.study_file.caller import StudyCaller
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.watch import memory, watch
 
@@ -58,7 +58,7 @@ def test_a_watch_that_is_stopped_goes_on(world, how):
 def test_a_killed_watch_knows_what_an_undisturbed_one_knows(world):
     """The journal and nothing else makes the tuner."""
     watch(world.study(), steps=12, folder=world.out)
-    with Journal(world.out, world.study().to_json(), caller=Caller("rasp watch")) as journal:
+    with Journal(world.out, world.study().to_json(), caller=StudyCaller("rasp watch")) as journal:
         replayed = memory.WatchMemory(world.study(), journal)
     saved = Tuner.load(world.out / "tuner.rasp")
     assert replayed.tuner.learned == saved.learned
@@ -98,14 +98,14 @@ def test_a_shadow_after_live_knows_what_was_left_in_place(world):
 
 def test_two_at_once_are_refused(world):
     with (
-        Journal(world.out, world.study().to_json(), caller=Caller("rasp watch")),
+        Journal(world.out, world.study().to_json(), caller=StudyCaller("rasp watch")),
         pytest.raises(TuningStopped, match=r"another rasp watch is at work .*give this one another name or --out"),
     ):
         watch(world.study(), steps=1, folder=world.out)
 
 
 def test_fresh_does_not_take_the_journal_from_one_that_is_at_work(world):
-    with Journal(world.out, world.study().to_json(), caller=Caller("rasp watch")) as journal:
+    with Journal(world.out, world.study().to_json(), caller=StudyCaller("rasp watch")) as journal:
         with pytest.raises(TuningStopped, match="another rasp watch is at work"):
             watch(world.study(), steps=1, folder=world.out, fresh=True)
         journal.append({"kind": "unknown"})

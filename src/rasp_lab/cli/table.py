@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from rasp_tuner.base.checks import show
-from rasp_tuner.cli.lists import words
+from rasp_tuner.cli.common import words
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.types import Direction
 

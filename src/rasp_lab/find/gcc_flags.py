@@ -1,4 +1,4 @@
-"""Measures what 96 sets of gcc flags make of three small C programs: the table that find_best.py replays.
+"""Measures what 96 sets of gcc flags make of three small C programs: the table that `python -m rasp_lab.find` replays.
 
     python -m rasp_lab.find.gcc_flags            # ten minutes; writes src/rasp_lab/find/gcc_flags.csv
     python -m rasp_lab.find.gcc_flags --runs 3 --out /tmp/mine.csv

@@ -55,5 +55,5 @@ def write(outcomes: Sequence[Outcome], folder: Path) -> tuple[Path, Path]:
         html_page.table(as_table(outcomes, statements=True), "Every claim, as the paper prints it and as it is proved"),
         f"<p>rasp-tuner {__version__}, rasp theory.</p>",
     ]
-    page.write_text(html_page.page(title, body))
+    page.write_text(html_page.page(title, body, pictures.STYLE))
     return picture, page

@@ -1,5 +1,6 @@
 """What all commands share: the application, flags, one-line errors, and signs of life while something takes time."""
 
+import csv
 import os
 import signal
 import sys
@@ -12,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from rasp_tuner.base.checks import printable
+from rasp_tuner.base.checks import printable, show
 from rasp_tuner.cli.extras import EXTRAS, requirement_of
-from rasp_tuner.errors import JournalError, RaspError, TuningStopped
+from rasp_tuner.errors import InvalidValue, JournalError, RaspError, TuningStopped
 
 POSIX_MODULES = ("fcntl", "resource")  # of the standard library, not on Windows: serve, tune and watch need them
 
@@ -104,3 +105,16 @@ class EndingSignals:
         if self.seen:
             raise KeyboardInterrupt
         self.seen = number
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words between commas; one that has a comma in it stands in quotes.
+
+    >>> words('threads, "size, MB"')
+    ('threads', 'size, MB')
+    """
+    try:
+        row = next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error as reason:
+        raise InvalidValue(f"{show(text)} cannot be split at its commas: {reason}") from reason
+    return tuple(word.strip() for word in row if word.strip())

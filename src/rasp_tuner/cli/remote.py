@@ -114,11 +114,6 @@ def _answers(url: str) -> bool:
         return False
 
 
-def emit(value: Any) -> None:
-    """Print JSON, as one line."""
-    echo(json.dumps(value))
-
-
 def plain(text: object) -> str:
     """One line that is safe to print: names and reasons come from others and may contain escape sequences."""
     return printable(str(text))

@@ -10,7 +10,7 @@ import typer
 
 from rasp_tuner.cli.common import Json, app, echo, one_line_errors
 from rasp_tuner.cli.show import SAVED, SavedTuner, Texts, known_texts, saved_tuner
-from rasp_tuner.report.decided import Decided, decided_in
+from rasp_tuner.report.decided import FinalDecision, decided_in
 from rasp_tuner.report.situation_gains import SituationGain
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types.knob_shares import NO_EFFECT_WORDS
@@ -48,7 +48,7 @@ def report_tuner(
         echo(f"Page: {html}" if html is not None else f"Every step: rasp show {saved}")
 
 
-def _as_json(tuner: Tuner, situations: Sequence[SituationGain], decided: Decided | None) -> dict[str, Any]:
+def _as_json(tuner: Tuner, situations: Sequence[SituationGain], decided: FinalDecision | None) -> dict[str, Any]:
     versus, looks, budget = tuner.versus_default(), tuner.looks(), tuner.budget()
     final = {} if decided is None else {"decided": {**asdict(decided), "words": str(decided)}}
     return {
@@ -62,7 +62,7 @@ def _as_json(tuner: Tuner, situations: Sequence[SituationGain], decided: Decided
     }
 
 
-def _gained(tuner: Tuner, decided: Decided | None) -> list[str]:
+def _gained(tuner: Tuner, decided: FinalDecision | None) -> list[str]:
     """What ran, what that has gained, and what it still tries."""
     versus, looks, budget = tuner.versus_default(), tuner.looks(), tuner.budget()
     gained = "no comparison yet, too little is known of it" if versus is None else str(versus)
@@ -73,7 +73,7 @@ def _gained(tuner: Tuner, decided: Decided | None) -> list[str]:
     return lines if budget is None else [*lines, f"Budget: {budget}"]
 
 
-def _recommended(situations: Sequence[SituationGain], decided: Decided | None) -> list[str]:
+def _recommended(situations: Sequence[SituationGain], decided: FinalDecision | None) -> list[str]:
     if decided is not None:
         return [f"Recommended: {decided}", f"  ({decided.basis()})"]
     lines = ["Recommended:" if situations else "Recommended: nothing yet."]

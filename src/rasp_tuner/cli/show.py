@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, echo, one_line_errors
-from rasp_tuner.cli.lists import words
+from rasp_tuner.cli.common import Json, app, echo, one_line_errors, words
 from rasp_tuner.contexts import Category, ContextKind, Name, kind_of
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.tuner import Tuner

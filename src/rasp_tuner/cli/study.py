@@ -22,7 +22,6 @@ from rasp_tuner.cli.remote import (
     Url,
     ago,
     context_of,
-    emit,
     numbers,
     plain,
     server_command,
@@ -38,6 +37,9 @@ from rasp_tuner.types import Budget
 if TYPE_CHECKING:
     from rasp_tuner.client import Client
 
+ContextWords = Annotated[
+    list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
+]
 SHOWN_COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
 
 studies = typer.Typer(
@@ -163,7 +165,7 @@ def export(
             part.unlink(missing_ok=True)
         events = count - 2  # a header, a checksum
         if as_json:
-            emit({"name": name, "file": str(target), "events": events})
+            echo(json.dumps({"name": name, "file": str(target), "events": events}))
         else:
             echo(f"Wrote {events:,} events of {name} to {target}")
 
@@ -234,9 +236,7 @@ def unfreeze(client: "Client", name: Name) -> Printed:
 def ask(
     client: "Client",
     name: Name,
-    context: Annotated[
-        list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
-    ] = None,
+    context: ContextWords = None,
 ) -> Printed:
     """Print the parameters to run now and the id for `rasp tell`.
 
@@ -289,9 +289,7 @@ def tell(
 def what_if(
     client: "Client",
     name: Name,
-    context: Annotated[
-        list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
-    ] = None,
+    context: ContextWords = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="A knob, as in pool=16; may be repeated. Others are as in the default."),

@@ -108,10 +108,15 @@ def tune_command(
     Example: rasp tune --knob level=int:1..9 --default level=6 --inputs 'data/*' -- gzip -c -{level} {input}
     """
     with one_line_errors("rasp-tuner[cli]"):
+        from rasp_tuner.study_file.fields import read_study_file
+        from rasp_tuner.tune import StopRules, build_study, run_study
         from rasp_tuner.tune.context_sources import split_context
-        from rasp_tuner.tune.metric_sources import split_metric
+        from rasp_tuner.tune.dry_run import plan_words
+        from rasp_tuner.tune.metric_sources import split_metric, with_limits
+        from rasp_tuner.tune.progress import Progress
+        from rasp_tuner.tune.study import merged
 
-        given = {
+        given: dict[str, Any] = {
             "knobs": _by_name("knob", knob),
             "default": _by_name("default", default),
             "env": _by_name("env", env),
@@ -134,49 +139,28 @@ def tune_command(
             "seed": seed,
             "name": name,
         }
-        raise typer.Exit(_run(words or [], given, limit or [], out, fresh, dry_run, verbose, as_json))
-
-
-def _run(
-    words: list[str],
-    given: dict[str, Any],
-    limits_given: list[str],
-    out: Path | None,
-    fresh: bool,
-    dry_run: bool,
-    verbose: bool,
-    as_json: bool,
-) -> int:
-    from rasp_tuner.study_file.fields import read_study_file
-    from rasp_tuner.tune import StopRules, build_study, run_study
-    from rasp_tuner.tune.dry_run import plan_words
-    from rasp_tuner.tune.metric_sources import with_limits
-    from rasp_tuner.tune.progress import Progress
-    from rasp_tuner.tune.study import merged
-
-    fields: dict[str, Any] = {}
-    if words and words[0].endswith(".toml"):
-        fields, words = read_study_file(Path(words[0])), words[1:]
-    if words:
-        given["command"] = words
-    fields = merged(fields, {key: value for key, value in given.items() if value not in (None, {}, [])})
-    if limits_given:
-        fields["metrics"] = with_limits(fields.get("metrics", {}), limits_given)
-    if fields.get("call"):
-        sys.path.insert(0, "")  # as `python -m` does: the function may lie in this folder
-    study, limits = build_study(fields), StopRules.parse(fields)
-    if dry_run:
-        echo(plan_words(study, limits, out))
-        return 0
-    if verbose:
-        log_to_terminal(logging.INFO, "%(asctime)s %(message)s")
-    signal.signal(signal.SIGTERM, _interrupt)  # ends the running command, too
-    try:
-        result = run_study(study, limits, out, fresh, Progress(quiet=as_json and not sys.stderr.isatty()))
-    except KeyboardInterrupt:
-        return 130
-    echo(json.dumps(result.to_json(), indent=1) if as_json else f"{result}\n  report: {result.report}")
-    return result.exit_code
+        fields: dict[str, Any] = {}
+        if words and words[0].endswith(".toml"):
+            fields, words = read_study_file(Path(words[0])), words[1:]
+        given["command"] = words or []
+        fields = merged(fields, {key: value for key, value in given.items() if value not in (None, {}, [])})
+        if limit:
+            fields["metrics"] = with_limits(fields.get("metrics", {}), limit)
+        if fields.get("call"):
+            sys.path.insert(0, "")  # as `python -m` does: the function may lie in this folder
+        study, limits = build_study(fields), StopRules.parse(fields)
+        if dry_run:
+            echo(plan_words(study, limits, out))
+            return
+        if verbose:
+            log_to_terminal(logging.INFO, "%(asctime)s %(message)s")
+        signal.signal(signal.SIGTERM, _interrupt)  # ends the running command, too
+        try:
+            result = run_study(study, limits, out, fresh, Progress(quiet=as_json and not sys.stderr.isatty()))
+        except KeyboardInterrupt as stopped:
+            raise typer.Exit(130) from stopped
+        echo(json.dumps(result.to_json(), indent=1) if as_json else f"{result}\n  report: {result.report}")
+        raise typer.Exit(result.exit_code)
 
 
 def _interrupt(*_: object) -> None:

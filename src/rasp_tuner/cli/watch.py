@@ -47,39 +47,25 @@ def watch_command(
     level = logging.WARNING if quiet else logging.INFO
     log_to_terminal(level, "%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
     with one_line_errors("rasp-tuner[cli]"):
-        raise typer.Exit(_run(file, mode, check, steps, resume, prometheus, out, fresh))
+        from rasp_tuner.watch import check_study, read_study, watch
+        from rasp_tuner.watch.http_call import check_url
+        from rasp_tuner.watch.study import check_mode_word
 
-
-def _run(
-    file: Path,
-    mode: str | None,
-    check: bool,
-    steps: int | None,
-    resume: bool,
-    prometheus: str | None,
-    out: Path | None,
-    fresh: bool,
-) -> int:
-    from rasp_tuner.watch import check_study, read_study, watch
-    from rasp_tuner.watch.http_call import check_url
-    from rasp_tuner.watch.study import check_mode_word
-
-    study = read_study(file)
-    chosen = study.mode if mode is None else check_mode_word(mode)
-    if prometheus is not None:
-        study = replace(
-            study, prometheus=replace(study.prometheus, url=check_url("--prometheus", prometheus).rstrip("/"))
+        study = read_study(file)
+        chosen = study.mode if mode is None else check_mode_word(mode)
+        if prometheus is not None:
+            url = check_url("--prometheus", prometheus).rstrip("/")
+            study = replace(study, prometheus=replace(study.prometheus, url=url))
+        if check:
+            found = check_study(study, chosen)
+            echo(str(found))
+            raise typer.Exit(1 if found.problems else 0)
+        signals = EndingSignals()
+        result = watch(
+            study, mode=chosen, steps=steps, folder=out, fresh=fresh, resume=resume, stopping=lambda: bool(signals.seen)
         )
-    if check:
-        found = check_study(study, chosen)
-        echo(str(found))
-        return 1 if found.problems else 0
-    signals = EndingSignals()
-    result = watch(
-        study, mode=chosen, steps=steps, folder=out, fresh=fresh, resume=resume, stopping=lambda: bool(signals.seen)
-    )
-    if signals.seen == signal.SIGINT:
-        return 130
-    if result.rolled_back:
-        return ROLLED_BACK
-    return 0 if result.measured or not result.tried or result.stopped else 1
+        if signals.seen == signal.SIGINT:
+            raise typer.Exit(130)
+        if result.rolled_back:
+            raise typer.Exit(ROLLED_BACK)
+        raise typer.Exit(0 if result.measured or not result.tried or result.stopped else 1)

@@ -12,6 +12,7 @@ from rasp_tuner.context_report.likelihood import RIVAL_NOISES, drifting, errors_
 from rasp_tuner.context_report.shifts import MAX_FEATURES, distances, features_of, in_deviations, moving, standardised
 from rasp_tuner.contexts.context_metric import ContextMetric, squared_gaps
 from rasp_tuner.contexts.distance import pairwise_squares
+from rasp_tuner.page.words import listed
 
 SAME_CORRELATION = 0.999  # correlation from which on two dimensions are one
 TREND_CORRELATION = 0.95  # rank correlation with time
@@ -23,13 +24,12 @@ DRIFT_RATIO = 2.0  # the neighbouring steps must leave so many times more unexpl
 SMOOTHNESS = 8.0  # of a loss as a function of the ranks of one dimension, which go from 0 to 1
 FINER = 25  # times as sharp: what a feature tells exactly
 LATEST_SAMPLES, FAR_RATIO = 10, 3.0  # samples that are now; times the usual distance to what was before
-MOST_NAMED = 5  # names in one sentence
 
 
 def constant(contexts: Array, names: Sequence[str]) -> list[str]:
     moves = moving(contexts)
     never_moved = [name for name, own in features_of(names).items() if not moves[own].any()]
-    return [f"{_list(never_moved)}: constant, so nothing can be learned from it"] if never_moved else []
+    return [f"{listed(never_moved)}: constant, so nothing can be learned from it"] if never_moved else []
 
 
 def duplicates(contexts: Array, names: Sequence[str]) -> list[str]:
@@ -41,7 +41,7 @@ def duplicates(contexts: Array, names: Sequence[str]) -> list[str]:
     like = np.triu(np.abs(x.T @ x) / len(x) > SAME_CORRELATION, k=1)
     pairs = [(kept[i], kept[j]) for i, j in zip(*np.nonzero(like), strict=True) if not like[:, i].any()]
     said = list(dict.fromkeys(f"{one} and {other}" for one, other in pairs if one != other))
-    return [f"{_list(said)}: the same up to scale, so it counts twice in every distance"] if said else []
+    return [f"{listed(said)}: the same up to scale, so it counts twice in every distance"] if said else []
 
 
 def one_way(contexts: Array, names: Sequence[str]) -> list[str]:
@@ -52,7 +52,7 @@ def one_way(contexts: Array, names: Sequence[str]) -> list[str]:
     trending = [name for name in kept if abs(_correlation(ranks[name], time)) > TREND_CORRELATION]
     if not trending:
         return []
-    return [f"{_list(trending)}: moves one way only, so it cannot be told from any other drift, or from time itself"]
+    return [f"{listed(trending)}: moves one way only, so it cannot be told from any other drift, or from time itself"]
 
 
 def leakage(contexts: Array, names: Sequence[str], y: Array, points: Array) -> list[str]:
@@ -79,8 +79,8 @@ def leakage(contexts: Array, names: Sequence[str], y: Array, points: Array) -> l
     if not found:
         return []
     return [
-        f"{_list(found)}: tells the loss of its own step almost alone, and what the parameters did to it as well; is it"
-        " known before the run, or computed from its outcome?"
+        f"{listed(found)}: tells the loss of its own step almost alone, and what the parameters did to it as well; is"
+        " it known before the run, or computed from its outcome?"
     ]
 
 
@@ -154,8 +154,3 @@ def _ranks(values: Array) -> Array:
 def _correlation(a: Array, b: Array) -> float:
     a, b = a - a.mean(), b - b.mean()
     return float(a @ b) / max(float(np.sqrt((a @ a) * (b @ b))), 1e-300)
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMED])
-    return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"

@@ -16,7 +16,7 @@ from rasp_tuner.context_report import flaws
 from rasp_tuner.context_report.shifts import compare, features_of, in_deviations, moving, reduced
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.gain.versus_default import Gain
-from rasp_tuner.page.words import TIMES_FROM, times_words
+from rasp_tuner.page.words import TIMES_FROM, listed, times_words
 
 Scale = Literal["linear", "log"]
 Verdict = Literal["helps", "useless", "too little data"]
@@ -179,7 +179,7 @@ def _verdict(
 ) -> tuple[Verdict, str]:
     if p <= SIGNIFICANCE:
         named = [d.name for d in dimensions if d.p <= SIGNIFICANCE] if len(dimensions) > 1 else []
-        alone = f"; by itself: {_few(named)}" if named else ""
+        alone = f"; by itself: {listed(named)}" if named else ""
         return "helps", (
             f"The context helps: it takes away {share:.0%} of the squared error that parameters and drift leave"
             f" (p = {p:.2f}, {n} samples){alone}."
@@ -197,7 +197,7 @@ def _verdict(
     followed = [d.name for d in dimensions if d.note == FOLLOWED_NOTE]
     if followed:
         return "too little data", (
-            f"These {n} samples cannot tell: the parameters follow {_few(followed)} so closely that hardly any sample"
+            f"These {n} samples cannot tell: the parameters follow {listed(followed)} so closely that hardly any sample"
             " shows what else would have done there."
         )
     if looks < MIN_INDEPENDENT_LOOKS:
@@ -209,10 +209,6 @@ def _verdict(
         f"The context is useless as far as {n} samples tell: moved along the time axis it explains the loss as well"
         f" (p = {p:.2f})."
     )
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[: flaws.MOST_NAMED]) + (" and more" if len(names) > flaws.MOST_NAMED else "")
 
 
 def _note(p: float, looks: float, unexplained: float) -> str:

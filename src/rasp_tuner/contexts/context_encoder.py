@@ -125,7 +125,7 @@ class ContextEncoder:
 
 
 class KindEncoder(ContextEncoder):
-    """The same for names with kinds (contexts.py): each feature has a fixed number of dimensions.
+    """The same for names with kinds (contexts/kinds.py): each feature has a fixed number of dimensions.
 
     >>> context_encoder({"qps": "number", "cached": "flag"}).encode({"qps": 420, "cached": True}).tolist()
     [420.0, 1.0, 0.0]

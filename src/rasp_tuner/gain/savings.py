@@ -24,7 +24,7 @@ thousand times all that was seen before at most.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -148,9 +148,6 @@ class GainSums:
             self.pair_squares += left * left
         self.total += left
 
-    def numbers(self) -> list[float]:
-        return [getattr(self, one.name) for one in fields(self)]
-
 
 SAVINGS_SUMS = tuple(one.name for one in fields(GainSums))
 
@@ -187,9 +184,6 @@ class _Chances:
         if not with_control:
             self.default += p
             self.odds_squares += ((1.0 - p) / p) ** 2
-
-    def numbers(self) -> list[float]:
-        return [self.held_out, self.default, self.odds_squares]
 
 
 @dataclass
@@ -258,7 +252,7 @@ class SavingsLedger:
         for one in ("steps", "held", "run", "pairs"):
             setattr(self.counts, one, getattr(self.counts, one) + getattr(other.counts, one))
         self.failed += other.failed
-        self.chances = _Chances(*map(sum, zip(self.chances.numbers(), other.chances.numbers(), strict=True)))
+        self.chances = _Chances(*map(sum, zip(astuple(self.chances), astuple(other.chances), strict=True)))
         for name, both in self.sums.items():
             for own, more in zip(both, other.sums[name], strict=True):
                 _merge(own, more)
@@ -283,10 +277,10 @@ class SavingsLedger:
     def state(self) -> dict[str, Array]:
         return {
             **({"failed": np.array([float(self.failed)])} if self.failed else {}),
-            "counts": np.array([getattr(self.counts, name) for name in SAVINGS_COUNTS]),
-            "chances": np.array(self.chances.numbers()),
+            "counts": np.array(astuple(self.counts)),
+            "chances": np.array(astuple(self.chances)),
             "positive": np.array([float(flag) for flag in self.positive.values()]),
-            "sums": np.array([[sums.numbers() for sums in both] for both in self.sums.values()]),
+            "sums": np.array([[astuple(sums) for sums in both] for both in self.sums.values()]),
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:

@@ -22,14 +22,15 @@ a few in a row are the new usual and count in full.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
+from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, checked
-from rasp_tuner.page.words import TIMES_FROM, times_words
+from rasp_tuner.page.words import TIMES_FROM, counted, times_words
 
 LEVEL = 0.95  # probability of all intervals of a gain
 NORMAL_95 = 1.959963984540054  # deviations on either side that hold it
@@ -186,14 +187,14 @@ times the usual at most
         """
         found = "no joint saving, of metrics that are not all positive," if self.gain is None else str(self.gain)
         failed = f", of which {self.failed:,} failed" if self.failed else ""
-        told = f"{found} in {_count(self.steps, 'step')}{failed}"
+        told = f"{found} in {counted(self.steps, 'step')}{failed}"
         if not self.measured:
-            absurd = f"; {_count(self.left_out, 'absurd step')} left out" if self.left_out else ""
+            absurd = f"; {counted(self.left_out, 'absurd step')} left out" if self.left_out else ""
             counts = "counts" if self.bounded == 1 else "count"
-            far = f"{_count(self.bounded, 'outlier')} {counts} as {COUNTED_TIMES:.0f} times the usual at most"
+            far = f"{counted(self.bounded, 'outlier')} {counts} as {COUNTED_TIMES:.0f} times the usual at most"
             bounded = f"; {far}" if self.bounded else ""
             return f"{told}, by forecast of what the default would have given{absurd}{bounded}"
-        runs = _count(self.held_out, "run", " of the default") if self.held_out else _count(self.paired, "control")
+        runs = f"{counted(self.held_out, 'run')} of the default" if self.held_out else counted(self.paired, "control")
         ever = "never proven worse" if self.worse_since is None else f"proven worse at step {self.worse_since:,}"
         return f"{told}, measured against {runs}; {ever}"
 
@@ -419,9 +420,7 @@ class ForecastLedger:
             **{name: np.array([float(count)]) for name in RARE_COUNTS if (count := getattr(self, name))},
             "counts": np.array([float(getattr(self, count)) for count in FORECAST_COUNTS]),
             "positive": np.array([float(flag) for flag in self._positive.values()]),
-            "sums": np.array(
-                [[[getattr(sums, name) for name in FORECAST_SUMS] for sums in both] for both in self._sums.values()]
-            ),
+            "sums": np.array([[astuple(sums) for sums in both] for both in self._sums.values()]),
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -443,22 +442,8 @@ class ForecastLedger:
 
 def believed_deviation(difference: float, better: float | None, otherwise: float) -> float:
     """Of a believed difference, from the probability that it is below zero."""
-    apart = 0.0 if better is None else normal_quantile(min(max(better, SUREST), 1.0 - SUREST))
+    apart = 0.0 if better is None else NormalDist().inv_cdf(min(max(better, SUREST), 1.0 - SUREST))
     return abs(difference / apart) if abs(apart) > 1e-6 else otherwise
-
-
-def normal_quantile(p: float) -> float:
-    """The number that a share p of normal ones is below, to five digits (Abramowitz and Stegun 26.2.23, corrected).
-
-    >>> [round(normal_quantile(p), 4) for p in (0.001, 0.9, 0.975)]
-    [-3.0902, 1.2816, 1.96]
-    """
-    tail = min(p, 1.0 - p)
-    t = math.sqrt(-2.0 * math.log(tail))
-    above = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
-    density = math.exp(-0.5 * above * above) / math.sqrt(2.0 * math.pi)
-    above += (0.5 * math.erfc(above / math.sqrt(2.0)) - tail) / density  # one step of Newton's
-    return above if p > 0.5 else -above
 
 
 def of_positive(low: float, high: float, sign: float) -> tuple[float, float]:
@@ -482,10 +467,6 @@ def _checked(found: StepForecast, y: float) -> StepForecast:
 
 def clipped(value: float) -> float:
     return min(max(value, -LARGEST), LARGEST)
-
-
-def _count(count: int, noun: str, more: str = "") -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}{more}"
 
 
 def _percent(share: float) -> str:

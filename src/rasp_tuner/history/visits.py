@@ -58,7 +58,7 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class Situation:
+class VisitedSituation:
     """What is known of one situation. Stored by name in snapshots."""
 
     visits: int = 0
@@ -88,7 +88,7 @@ class Visits:
     def __init__(self, gap: Gap, from_the_start: bool = True) -> None:
         self._gap = gap
         self.from_the_start = from_the_start  # else which visit was the first is not known, nor how long it took
-        self.situations: dict[int, Situation] = {}
+        self.situations: dict[int, VisitedSituation] = {}
         self.now: int | None = None  # the situation of the current visit
         self.arrivals: list[Arrival] = []  # the newest returns
         self._coming: list[StepSeen] = []  # in a row, of another situation
@@ -151,7 +151,7 @@ class Visits:
         }
 
     def restore(self, data: dict[str, Any]) -> None:
-        self.situations = {label: Situation(**one) for label, one in data["situations"]}
+        self.situations = {label: VisitedSituation(**one) for label, one in data["situations"]}
         self.arrivals = [Arrival(**one) for one in data["arrivals"]]
         self._coming = [StepSeen(**one) for one in data["coming"]]
         self.now, self._coming_to, self._waits, self._valued, self._told_step = data["now"]
@@ -165,7 +165,7 @@ class Visits:
         steps, left = self._coming, self.now
         self._coming, self._coming_to = [], None
         self._leave()
-        here = self.situations.setdefault(label, Situation(first_step=steps[0].number))
+        here = self.situations.setdefault(label, VisitedSituation(first_step=steps[0].number))
         arrival = None if left is None or not here.visits else self._returned(label, left, here, steps[0])
         here.visits += 1
         here.settings = []
@@ -175,7 +175,7 @@ class Visits:
             self._stay(label, step)
         return arrival if arrival is not None and arrival.told else None
 
-    def _returned(self, label: int, left: int, here: Situation, step: StepSeen) -> Arrival:
+    def _returned(self, label: int, left: int, here: VisitedSituation, step: StepSeen) -> Arrival:
         before = self.situations[left].settings if left in self.situations else []
         gaps = [self._gap(step.settings, settings) for settings in here.settings]
         nearest = min(range(len(gaps)), key=gaps.__getitem__, default=None)
@@ -221,7 +221,7 @@ class Visits:
         elif self._waits:
             self._look(here, step.value, arrival)
 
-    def _look(self, here: Situation, value: float, arrival: Arrival | None) -> None:
+    def _look(self, here: VisitedSituation, value: float, arrival: Arrival | None) -> None:
         """Whether the current visit is by now as good as it got at first."""
         known = here.settled
         self._recent, self._valued = [*self._recent, value][-IN_A_ROW:], self._valued + 1
@@ -268,18 +268,18 @@ def return_coming(visits: Visits, label: int, step: int, at: float | None = None
     return Revisit(here.visits, here.last_step, ago, took, None, None, here.last_at, at, not visits.from_the_start)
 
 
-def _measure(here: Situation) -> None:
+def _measure(here: VisitedSituation) -> None:
     found = settled(here.first_values)
     here.first_values = []
     here.first = None if found is None else [found.level, found.limit, float(found.took)]
 
 
-def _merged(one: Situation, other: Situation) -> Situation:
+def _merged(one: VisitedSituation, other: VisitedSituation) -> VisitedSituation:
     """Of both; the number of visits is at least that of each, and may be more: which were the same is not known."""
     early, late = sorted((one, other), key=lambda each: each.first_step)
     latest = max((one, other), key=lambda each: each.last_step)
     first = early.first or late.first
-    return Situation(
+    return VisitedSituation(
         max(one.visits, other.visits),
         one.steps + other.steps,
         early.first_step,
@@ -293,7 +293,7 @@ def _merged(one: Situation, other: Situation) -> Situation:
     )
 
 
-def _fields(part: Situation | Arrival | StepSeen) -> dict[str, Any]:
+def _fields(part: VisitedSituation | Arrival | StepSeen) -> dict[str, Any]:
     """As `asdict`, which would copy every number."""
     named = {name: getattr(part, name) for name in part.__dataclass_fields__}
     return {name: list(value) if isinstance(value, list) else value for name, value in named.items()}

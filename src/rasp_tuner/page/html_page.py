@@ -1,6 +1,6 @@
 """Pieces of a self-contained HTML page: tables, and the frame around them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 
 Table = tuple[list[str], list[list[str]]]  # the head, and rows as long as it
@@ -12,10 +12,7 @@ h1, h2 { line-height: 1.2 } h2 { margin-top: 2.5rem; border-bottom: 1px solid #d
 caption { text-align: left; padding: .3rem 0; font-weight: 600 }
 th, td { padding: .25rem .35rem; border-bottom: 1px solid #e5e5e5; text-align: right; vertical-align: top }
 td { white-space: nowrap } .words { text-align: left } .long { white-space: normal }
-.win { background: #e3f4e3 } .lose { background: #fbe6e3 } .lead { font-size: 1.1rem; max-width: 46rem }
-img, svg { max-width: 100%; height: auto } figure.first { margin: 1rem 0; max-width: 46rem }
-summary { cursor: pointer; font-weight: 600 }
-@media (max-width: 40rem) { .wide img { max-width: none } }
+img, svg { max-width: 100%; height: auto } summary { cursor: pointer; font-weight: 600 }
 """
 
 _POLICY = (  # a page needs its own style and pictures; whatever a name or text smuggles in, nothing else loads or runs
@@ -33,14 +30,17 @@ def page(title: str, body: Iterable[str], style: str = "") -> str:
     )
 
 
-def table(content: Table, caption: str = "", shade: bool = False) -> str:
-    """With `shade`, numbers below one are green and above one red, except the seeds."""
+def table(content: Table, caption: str = "", shade: Callable[[str, str], str] | None = None) -> str:
+    """A table; `shade` says which class of its own a cell has, by its head and its text."""
     head, rows = content
     words = are_words(content)
+
+    def cell(i: int, text: str) -> str:
+        own = "" if shade is None else shade(head[i], text)
+        return f"<td{_class(words[i] and 'words', len(text) > 30 and 'long', own)}>{escape(text)}</td>"
+
     heading = "".join(f"<th{_class(words[i] and 'words')}>{escape(name)}</th>" for i, name in enumerate(head))
-    shaded = [shade and not words[i] and name != "seeds" for i, name in enumerate(head)]
-    lines = ["".join(_cell(text, words[i], shaded[i]) for i, text in enumerate(row)) for row in rows]
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    body = "".join(f"<tr>{''.join(map(cell, range(len(row)), row))}</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f'<div class="wide"><table>{title}<thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table></div>'
 
@@ -54,13 +54,6 @@ def are_words(content: Table) -> list[bool]:
     """Of each column, whether it holds words rather than numbers."""
     head, rows = content
     return [any(row[i][:1].isalpha() for row in rows) for i in range(len(head))]
-
-
-def _cell(text: str, words: bool, shade: bool) -> str:
-    kinds = [words and "words", len(text) > 30 and "long"]
-    if shade and text != "-" and not text.startswith("("):
-        kinds.append("win" if float(text) < 1 else "lose" if float(text) > 1 else "")
-    return f"<td{_class(*kinds)}>{escape(text)}</td>"
 
 
 def _class(*kinds: str | bool) -> str:

@@ -1,6 +1,6 @@
 """Numbers, durations and settings as people write them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rasp_tuner.space import Auto, Categorical, Float, Int, Knob, PowerOfTwo, Value
 
@@ -17,6 +17,24 @@ def number_words(x: float) -> str:
     if x == int(x) if abs(x) < 1e15 else False:
         return f"{int(x):,}"
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e9 else f"{x:.3g}"
+
+
+def counted(count: float, noun: str) -> str:
+    """So many of something.
+
+    >>> counted(1, "run"), counted(1200.4, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{round(count):,} {noun}{'s' * (round(count) != 1)}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The first few names, and how many more there are.
+
+    >>> listed(["a", "b"], 2), listed(["a", "b", "c", "d"], 2)
+    ('a, b', 'a, b and 2 more')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def times_words(ratio: float) -> str:

@@ -81,8 +81,11 @@ class AdaptiveHybridTuner:
             gate=expected.gate if expected else (),
             predicted=expected.predicted if expected else None,
             deviation=expected.deviation if expected else None,
+            error=score,
+            path=outcome.path,
+            reason=outcome.reason,
         )
-        return proposal.point, info.answered(score, outcome.path, outcome.reason)
+        return proposal.point, info
 
     def propose(self, context: Array, theta: Array) -> Proposal:
         """Where to go next from `theta`, which is kept while nothing is known; only the random generator moves."""

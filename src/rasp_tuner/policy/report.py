@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from rasp_tuner.page.words import counted
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyLoss:
@@ -49,7 +51,7 @@ class PolicyReport:
 
     def __str__(self) -> str:
         settings = "1 leaf" if self.leaves == 1 else f"{self.leaves} leaves"
-        grown = f"A tree with {settings}, grown from {_contexts(self.grown_from)}."
+        grown = f"A tree with {settings}, grown from {counted(self.grown_from, 'context')}."
         explored = () if self.explored is None else (str(self.explored),)
         return " ".join([grown, self._loss(), *explored, *self.notes])
 
@@ -58,7 +60,7 @@ class PolicyReport:
             return "Its loss against the tuner is not known: the tuner has no forecasts."
         loss, unit = self.loss, self.metric or "weighted mean of the metrics, in deviations"
         told = (
-            f"On {_contexts(self.held_out)} that it was not grown from, it is expected to lose"
+            f"On {counted(self.held_out, 'context')} that it was not grown from, it is expected to lose"
             f" {_amount(loss.mean, loss.mean_share)} of {unit} on average against the tuner's own recommendation, and"
             f" at most {_amount(loss.bound, loss.bound_share)} with a confidence of 95%; 19 contexts of 20 lose at most"
             f" {loss.most:.3g}. These are the tuner's forecasts, not measurements."
@@ -70,7 +72,3 @@ class PolicyReport:
 
 def _amount(value: float, share: float | None) -> str:
     return f"{value:.3g}" + ("" if share is None else f" ({share:.2%})")
-
-
-def _contexts(count: int) -> str:
-    return "1 context" if count == 1 else f"{count} contexts"

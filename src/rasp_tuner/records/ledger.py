@@ -17,21 +17,6 @@ from rasp_tuner.space import Params
 from rasp_tuner.types import Explanation, Outlook, Path, Why
 
 T = TypeVar("T")
-_ADDED = (
-    "params",
-    "default",
-    "metric",
-    "direction",
-    "runs",
-    "ago",
-    "limits",
-    "seen",
-    "context",
-    "knobs",
-    "in_context",
-)  # by who knows names: not kept here
-_NAMES = tuple(field.name for field in fields(Explanation) if field.name not in _ADDED)
-_ALL_NAMES = set(_NAMES)
 _OF_DRAWS = ("propensity", "instead")  # written only where a holdout draws
 _TEXTS = ("source", "path", "reason", "expert", "failure", "scale")
 _LISTS = ("slots", "weights", "gate")
@@ -40,6 +25,8 @@ _NUMBERS = (
     *_OF_DRAWS,
 )
 _MAY_LACK = ("predicted", "deviation", "error", "failure", "better", "ran", "level", "stop", *_OF_DRAWS)
+_KEPT = {*_TEXTS, *_LISTS, *_NUMBERS, "ran"}  # others are added by who knows names
+_NAMES = tuple(field.name for field in fields(Explanation) if field.name in _KEPT)
 ID = r"s(0|[1-9][0-9]{0,15})"
 MOST_SIZE = 1_000_000  # suggestions on record
 LONGEST_EXPLANATION = 100_000  # numbers in one explanation
@@ -86,7 +73,9 @@ class Answered:
         known = self._known
         if isinstance(known, tuple):  # another thread may be here, too: it makes the same
             why, error, path, reason, ran, failure = known
-            known = self._known = why.explanation().answered(error, path, reason, ran, failure)
+            known = self._known = replace(
+                why.explanation(), error=error, path=path, reason=reason, ran=ran, failure=failure
+            )
         return known
 
 
@@ -226,7 +215,7 @@ def _records(name: str, data: object, issued: int, most: int) -> dict[str, Expla
 
 
 def _explanation(place: str, told: Mapping[str, Any]) -> Explanation:
-    if told.keys() | {"stop", *_OF_DRAWS} != _ALL_NAMES:  # the first snapshots of 0.2 have no stops
+    if told.keys() | {"stop", *_OF_DRAWS} != _KEPT:  # the first snapshots of 0.2 have no stops
         raise InvalidValue(f"{place}: an explanation must have the fields {show(_NAMES)}, got {show(list(told))}")
     return Explanation(**{name: _read(place, name, value) for name, value in told.items()})
 

@@ -1,4 +1,4 @@
-"""Decided: what the final pairs of a `rasp tune` study settled, as its settings.json says it."""
+"""FinalDecision: what the final pairs of a `rasp tune` study settled, as its settings.json says it."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class DecidedSituation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class FinalDecision:
     """The verdict over all situations, and what to use in each; `str()` says it in the words of `rasp tune`."""
 
     outcome: str  # better, same, worse, default or untested
@@ -45,7 +45,7 @@ class Decided:
         return "\n".join(map(printable, lines))
 
 
-def decided_in(folder: Path) -> Decided | None:
+def decided_in(folder: Path) -> FinalDecision | None:
     """Of a study's folder; None where no `rasp tune` study has ended there."""
     try:
         found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
@@ -54,9 +54,9 @@ def decided_in(folder: Path) -> Decided | None:
     return _read(found) if isinstance(found, dict) and {"study", "verdict", "situations"} <= set(found) else None
 
 
-def _read(found: Mapping[str, Any]) -> Decided:
+def _read(found: Mapping[str, Any]) -> FinalDecision:
     each = tuple(DecidedSituation(one["situation"], one["use"], one["verdict"]) for one in found["situations"])
     compared = sum(one["outcome"] not in ("default", "untested") for one in found["situations"])
     some = 0 < compared < len(each)
     where = f"; in {compared} of {len(each)} situations, elsewhere keep the default" if some else ""
-    return Decided(found["outcome"], f"{found['verdict']}{where}", found["pairs"], found["default"], each)
+    return FinalDecision(found["outcome"], f"{found['verdict']}{where}", found["pairs"], found["default"], each)

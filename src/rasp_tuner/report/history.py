@@ -5,13 +5,14 @@ import io
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from importlib import import_module
 from typing import Any
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.errors import MissingExtra
 from rasp_tuner.files import snapshot
+from rasp_tuner.page.words import listed
+from rasp_tuner.report.notebook import notebook_table
 
 SHOWN_ROWS = 20  # of a long table, the latest
 NAMED = ("context", "params", "metrics")  # fields of a row that hold values by name
@@ -125,24 +126,15 @@ class History(Sequence[Row]):
         widths = {i: every[i] for i in self._fitting(head, every)}
         lines = ["  ".join(row[i].rjust(widths[i]) for i in widths).rstrip() for row in (head, *rows)]
         hidden = [name for i, name in enumerate(head) if i not in widths]
-        more = ", ".join(hidden[:SHOWN_NAMES]) + (
-            f" and {len(hidden) - SHOWN_NAMES} more" * (len(hidden) > SHOWN_NAMES)
-        )
-        return "\n".join([*lines, *([f"more columns: {more}"] if hidden else []), *self._notes()])
+        more = [f"more columns: {listed(hidden, SHOWN_NAMES)}"] if hidden else []
+        return "\n".join([*lines, *more, *self._notes()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """The same table for notebooks; it inherits colours and fonts."""
         head, rows = self.texts(SHOWN_ROWS)
-        cells = ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        heading = "".join(f"<th>{escape(name)}</th>" for name in head)
-        told = "; ".join(self._notes()) if rows else str(self)
-        return (
-            f"<div><table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
-            f'<div style="opacity:.75">{escape(told)}</div></div>'
-        )
+        return notebook_table("", head, rows, "; ".join(self._notes()) if rows else str(self))
 
     def _fitting(self, head: Sequence[str], widths: Sequence[int]) -> list[int]:
         """Places of the columns that a terminal has room for; those that matter least go first."""

@@ -8,7 +8,6 @@ which they can be moved from the default, of what its own move gains.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Protocol
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from rasp_tuner.base.numerics import Array
 from rasp_tuner.gain.versus_default import NORMAL_90
 from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.space import Auto, Knob
+from rasp_tuner.tuner_forecasts import TunerForecasts
 from rasp_tuner.types import KnobShares
 
 MOST_ORDERED = 6  # knobs, of which all orders are looked at: 64 forecasts; of more each knob first and last
@@ -25,31 +25,16 @@ SURE = 2.5
 LEAST_SHARE = 0.01  # of the gain: less is none
 
 
-class LossOracle(Protocol):
-    """What a tuner is asked here."""
-
-    @property
-    def knobs(self) -> Mapping[str, Knob]: ...
-
-    @property
-    def default(self) -> Array:
-        """[d]"""
-
-    @property
-    def expect(self) -> Callable[[Array, Array], Expected | None]:
-        """The loss that is minimised, of a context [d_c] and a point [d]."""
-
-
-def knob_shares(belief: LossOracle, context: Array, point: Array) -> KnobShares:
+def knob_shares(belief: TunerForecasts, context: Array, point: Array) -> KnobShares:
     """Shares of the knobs that are moved at a point [d], in a context [d_c]."""
-    places = _places(belief.knobs)
+    places = _places(belief.space.knobs)
     moved = [name for name, own in places.items() if not np.array_equal(point[own], belief.default[own])]
     known: dict[frozenset[str], Expected | None] = {}
 
     def without(names: frozenset[str]) -> Expected | None:
         """The loss with these knobs back at their defaults."""
         if names not in known:
-            known[names] = belief.expect(context, put_back(belief, point, names))
+            known[names] = belief.optimizer.model.expect(context, put_back(belief, point, names))
         return known[names]
 
     now, back = without(frozenset()), {name: without(frozenset([name])) for name in moved}
@@ -65,9 +50,9 @@ def knob_shares(belief: LossOracle, context: Array, point: Array) -> KnobShares:
     return KnobShares(shares, tuple(name for name in moved if name not in {*shares, *harmful}))
 
 
-def put_back(belief: LossOracle, point: Array, names: Iterable[str]) -> Array:
+def put_back(belief: TunerForecasts, point: Array, names: Iterable[str]) -> Array:
     """The point [d] with these knobs at their default."""
-    mixed, places = point.copy(), _places(belief.knobs)
+    mixed, places = point.copy(), _places(belief.space.knobs)
     for name in names:
         mixed[places[name]] = belief.default[places[name]]
     return mixed

@@ -15,7 +15,7 @@ from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.records.ledger import Ledger
 from rasp_tuner.records.step_record import StepRecord
-from rasp_tuner.report.decided import Decided
+from rasp_tuner.report.decided import FinalDecision
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.looks import Looks
 from rasp_tuner.report.return_section import return_section
@@ -56,7 +56,7 @@ class Shown:
     versus: VersusDefault | None = None  # the gain
     situations: Sequence[SituationGain] = ()
     looks: Looks | None = None  # whether it still tries what is less known
-    decided: Decided | None = None  # what a final comparison settled, in the place of `situations`
+    decided: FinalDecision | None = None  # what a final comparison settled, in the place of `situations`
 
     @property
     def default(self) -> Params:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.history.revisits import steps_saved
-from rasp_tuner.history.visits import Situation, return_of
+from rasp_tuner.history.visits import VisitedSituation, return_of
 from rasp_tuner.page import html_page
 from rasp_tuner.report.situations import context_words
 from rasp_tuner.report.visits_on_record import SeenBefore
@@ -48,7 +48,7 @@ def return_section(seen: SeenBefore, contexts: Sequence[Array], named: Callable[
     return ["<h2>Situations that came back</h2>", *words, html_page.table((HEAD, rows)), f'<p class="note">{NOTE}</p>']
 
 
-def _row(words: str, one: Situation, current: bool, steps: int, whole: bool) -> list[str]:
+def _row(words: str, one: VisitedSituation, current: bool, steps: int, whole: bool) -> list[str]:
     first, back = one.settled, one.took_on_return
     all_returns = len(one.took) + one.missed
     got = f" ({len(one.took)} of {all_returns} returns)" if all_returns else ""

@@ -4,9 +4,9 @@ All by what the tuner believes now.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.page.words import TIMES_FROM, settings_words, times_words, value_words
 from rasp_tuner.report.knob_shares import knob_shares, put_back, surely_more
 from rasp_tuner.report.situations import context_words, grouped, same_settings
-from rasp_tuner.space import Knob, Params
+from rasp_tuner.space import Params
+from rasp_tuner.tuner_forecasts import TunerForecasts
 from rasp_tuner.types import KnobShares, Margin
 from rasp_tuner.types.knob_shares import NO_EFFECT
 
@@ -109,30 +110,14 @@ def expected_words(gain: Gain) -> str:
     return f"{signed(gain.value)} ({size(low).rstrip('%')} to {size(high)})"
 
 
-class SituationOracle(NamedTuple):
-    """What a tuner is asked here, of encoded contexts [d_c] and points [d]."""
-
-    recommended: Callable[[Array], Array]
-    levels: Callable[[Array, list[Array]], list[dict[str, Expected]]]  # of each metric in its own unit
-    better: Callable[[Array, Array], float | None]  # probability of beating the default
-    expect: Callable[[Array, Array], Expected | None]  # the loss that is minimised
-    margins: Callable[[Array, Array], dict[str, Margin]]
-    named: Callable[[Array], Params]
-    knobs: Mapping[str, Knob]
-    default: Array
-    signs: Mapping[str, float]  # of each metric; -1 where more is better
-    scales: Mapping[str, str]
-    weights: Mapping[str, float]
-
-
 def situation_gains(
-    belief: SituationOracle, contexts: Sequence[Array], decoded: Sequence[dict[str, Any]]
+    belief: TunerForecasts, contexts: Sequence[Array], decoded: Sequence[dict[str, Any]]
 ) -> list[SituationGain]:
     """The situations that these contexts make up, the most frequent first."""
     points = _alike([belief.recommended(context) for context in contexts])
-    recommended = [belief.named(point) for point in points]
+    recommended = [belief.space.from_unit(point) for point in points]
     varying = [name for name in decoded[0] if len({str(context[name]) for context in decoded}) > 1] if decoded else []
-    default, found = belief.named(belief.default), []
+    default, found = belief.space.from_unit(belief.default), []
     for members, typical in _groups(belief, contexts, points, recommended, decoded):
         own = [decoded[i] for i in members]
         others = [decoded[i] for i in sorted(set(range(len(decoded))) - set(members))]
@@ -141,7 +126,7 @@ def situation_gains(
         gains = gains_at(belief, contexts[typical], points[typical]) if changed else {}
         knobs = knob_shares(belief, contexts[typical], points[typical]) if gains else KnobShares()
         context, params = decoded[typical], recommended[typical]
-        margins = belief.margins(contexts[typical], points[typical])
+        margins = belief.optimizer.margins(contexts[typical], points[typical])
         idle = _unproven(belief, contexts[typical], points[typical], knobs, margins)
         unproven = {name: value for name, value in changed.items() if name in idle}
         label = label or "everywhere"
@@ -150,7 +135,7 @@ def situation_gains(
 
 
 def _groups(
-    belief: SituationOracle,
+    belief: TunerForecasts,
     contexts: Sequence[Array],
     points: Sequence[Array],
     recommended: Sequence[Params],
@@ -164,29 +149,34 @@ def _groups(
         for i in members:
             matter[i] = put_back(belief, point, idle)
     matter = _alike(matter)
-    return grouped(decoded, [belief.named(point) for point in matter], np.stack(matter))
+    return grouped(decoded, [belief.space.from_unit(point) for point in matter], np.stack(matter))
 
 
-def unproven_at(belief: SituationOracle, context: Array, point: Array) -> list[str]:
+def unproven_at(belief: TunerForecasts, context: Array, point: Array) -> list[str]:
     """Knobs that a point moves although nothing shows an effect of them; none where too little is known."""
-    if belief.expect(context, point) is None:
+    if belief.optimizer.model.expect(context, point) is None:
         return []
-    return _unproven(belief, context, point, knob_shares(belief, context, point), belief.margins(context, point))
+    return _unproven(
+        belief, context, point, knob_shares(belief, context, point), belief.optimizer.margins(context, point)
+    )
 
 
 def _unproven(
-    belief: SituationOracle, context: Array, point: Array, knobs: KnobShares, margins: Mapping[str, Margin]
+    belief: TunerForecasts, context: Array, point: Array, knobs: KnobShares, margins: Mapping[str, Margin]
 ) -> list[str]:
     """Knobs without a shown effect that no limit needs; none where all of them surely gain together."""
     if not knobs.not_shown:
         return []
-    default, moved = belief.expect(context, belief.default), belief.expect(context, point)
+    default, moved = (
+        belief.optimizer.model.expect(context, belief.default),
+        belief.optimizer.model.expect(context, point),
+    )
     if not knobs.shares and surely_more(default, moved, SURE_TOGETHER):
         return []
 
     def is_needed(name: str) -> bool:
         """Whether a limit is kept less often without the change."""
-        without = belief.margins(context, put_back(belief, point, [name])) if margins else {}
+        without = belief.optimizer.margins(context, put_back(belief, point, [name])) if margins else {}
         return any(own.kept - without[metric].kept > KEPT_LESS for metric, own in margins.items() if metric in without)
 
     return [name for name in knobs.not_shown if not is_needed(name)]
@@ -198,7 +188,7 @@ def idle_words(unproven: Params) -> str:
     return f"{NO_EFFECT}: {now}" if now else ""
 
 
-def lost_without_context(belief: SituationOracle, contexts: Sequence[Array], metric: str) -> Gain | None:
+def lost_without_context(belief: TunerForecasts, contexts: Sequence[Array], metric: str) -> Gain | None:
     """What one setting for all of these contexts would lose against the recommended ones, by forecast.
 
     The one setting is the best of those that are recommended somewhere. None where a share says nothing.
@@ -208,20 +198,19 @@ def lost_without_context(belief: SituationOracle, contexts: Sequence[Array], met
     common = {key: owner.count(key) for key in dict.fromkeys([*owner, belief.default.tobytes()])}
     kept = sorted(common, key=lambda key: -common[key])[:MOST_COMMON]
     shared = [np.frombuffer(key) for key in kept]
+    sign = belief.optimizer.metrics[metric].sign
     losses, deviations = [], []
     for context, point in zip(contexts, points, strict=True):
         own, *others = [found.get(metric) for found in belief.levels(context, [point, *shared])]
         known = [one for one in others if one is not None]
         if own is None or len(known) < len(shared) or min(own.mean, *(one.mean for one in known)) <= 0.0:
             return None
-        sign = belief.signs[metric]
         losses.append([sign * (math.log(one.mean) - math.log(own.mean)) for one in known])
         deviations.append([math.hypot(one.deviation / one.mean, own.deviation / own.mean) for one in known])
     means = np.mean(losses, axis=0)
     best = int(means.argmin())
     mean, half = float(means[best]), NORMAL_95 * float(np.mean(deviations, axis=0)[best])
     half = 0.0 if all(key == kept[best] for key in owner) else half  # it is recommended everywhere
-    sign = belief.signs[metric]
     value, low, high = (sign * math.expm1(sign * x) for x in (mean, mean - half, mean + half))
     return Gain("share", value, low, high)
 
@@ -237,12 +226,12 @@ def _alike(points: Sequence[Array]) -> list[Array]:
     return found
 
 
-def gains_at(belief: SituationOracle, context: Array, point: Array) -> dict[str, Gain]:
+def gains_at(belief: TunerForecasts, context: Array, point: Array) -> dict[str, Gain]:
     """What a point is expected to gain on the default in a context, by metric."""
-    levels, own = belief.levels(context, [belief.default, point])
-    goals = [name for name in levels if belief.weights[name] > 0.0]
-    better = belief.better(context, point) if len(goals) == 1 else None
-    return {name: _gain(levels[name], own[name], better, belief.signs[name], belief.scales[name]) for name in goals}
+    (levels, own), optimizer = belief.levels(context, [belief.default, point]), belief.optimizer
+    goals = {name: metric.sign for name, metric in optimizer.metrics.items() if name in levels and metric.weight > 0.0}
+    better = optimizer.model.better(context, point) if len(goals) == 1 else None
+    return {name: _gain(levels[name], own[name], better, sign, optimizer.scales[name]) for name, sign in goals.items()}
 
 
 def _gain(default: Expected, own: Expected, better: float | None, sign: float, scale: str) -> Gain:

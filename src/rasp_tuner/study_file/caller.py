@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class StudyCaller:
     """What a study was started by."""
 
     program: str = "rasp tune"
@@ -15,7 +15,7 @@ class Caller:
     def option(self, name: str, value: object = None) -> str:
         """An option as it is written there.
 
-        >>> shell, python = Caller(), Caller(in_python=True)
+        >>> shell, python = StudyCaller(), StudyCaller(in_python=True)
         >>> shell.option("repeats", 3), shell.option("fresh", True), shell.option("inputs", "data/*")
         ('--repeats 3', '--fresh', "--inputs 'data/*'")
         >>> python.option("repeats", 3), python.option("fresh", True), python.option("out")
@@ -36,4 +36,4 @@ class Caller:
         return "the same call" if self.in_python else "the same command"
 
 
-SHELL, PYTHON = Caller(), Caller(in_python=True)  # of `rasp tune`, and of `tune()`
+SHELL, PYTHON = StudyCaller(), StudyCaller(in_python=True)  # of `rasp tune`, and of `tune()`

@@ -1,7 +1,7 @@
 """The journal: one JSON line for everything that was measured, on disk before it counts.
 
 The first line is the definition of the study. The `kind` of any other says what it is: of `rasp tune` a run, one of
-the play-off ("playoff") or of the final comparison ("final"); of `rasp watch` see watch/state.py. A
+the play-off ("playoff") or of the final comparison ("final"); of `rasp watch` see watch/memory.py. A
 last line without its end was being written when the program was killed: it was never acknowledged, and it is dropped.
 """
 
@@ -10,13 +10,13 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from rasp_tuner.errors import JournalError, TuningStopped
-from rasp_tuner.study_file.caller import SHELL, Caller
+from rasp_tuner.study_file.caller import SHELL, StudyCaller
 from rasp_tuner.study_file.fields import differences
 
 log = logging.getLogger("rasp_tuner.journal")
@@ -35,7 +35,7 @@ class Journal:
         folder: Path,
         definition: Mapping[str, Any],
         fresh: bool = False,
-        caller: Caller = SHELL,
+        caller: StudyCaller = SHELL,
         may_go_on: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None,
     ) -> None:
         """Create the journal, or open it if it is of the same definition; `fresh` sets an old one aside.
@@ -213,6 +213,21 @@ class Journal:
             self._size = 0
             self.entries.clear()
             self.append({"kind": "study", "version": VERSION, "definition": dict(definition)})
+
+
+def entries_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a folder's journal, up to the first that cannot be read; none where there is no journal."""
+    try:
+        lines = (folder / FILE).read_text().splitlines()
+    except (OSError, ValueError):
+        return
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            entry["kind"]
+        except (ValueError, TypeError, KeyError):
+            return
+        yield entry
 
 
 def is_claimed(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Value
-from rasp_tuner.study_file.caller import SHELL, Caller
+from rasp_tuner.study_file.caller import SHELL, StudyCaller
 
 _PLACEHOLDER = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
@@ -69,7 +69,7 @@ def fill_words(words: Sequence[str], values: Mapping[str, Value]) -> list[str]:
     return [text for word, text in filled if text or not placeholders(word)]
 
 
-def check(where: str, text: str, known: Iterable[str], caller: Caller = SHELL) -> None:
+def check(where: str, text: str, known: Iterable[str], caller: StudyCaller = SHELL) -> None:
     """Refuse a placeholder that nothing fills."""
     names = list(known)
     for name in placeholders(text):

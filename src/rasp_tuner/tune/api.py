@@ -17,10 +17,9 @@ from rasp_tuner.study_file.caller import PYTHON
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.changed_space import change_notes, may_go_on, own_folder
 from rasp_tuner.tune.context_sources import ContextValue
-from rasp_tuner.tune.function_name import function_name
 from rasp_tuner.tune.knob_shares import Shares, check_knobs
 from rasp_tuner.tune.loop import Session
-from rasp_tuner.tune.measure import placeholder_values, runner_of
+from rasp_tuner.tune.measure import function_name, placeholder_values, runner_of
 from rasp_tuner.tune.paired_comparison import compare, pairs_each
 from rasp_tuner.tune.playoff import play_off
 from rasp_tuner.tune.process import leftovers

@@ -16,8 +16,7 @@ from rasp_tuner.errors import InvalidValue
 from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.study_file import template
-from rasp_tuner.study_file.journal import FILE as JOURNAL_FILE
-from rasp_tuner.study_file.journal import is_claimed
+from rasp_tuner.study_file.journal import entries_in, is_claimed
 from rasp_tuner.tune.study import TuneStudy
 
 SPACE = {"knobs", "constraints", "default"}  # fields of a definition that may change
@@ -116,27 +115,16 @@ def own_folder(study: TuneStudy, parent: Path) -> Path:
     free, new = None, json.loads(json.dumps(study.to_json()))
     for number in count(1):
         place = parent / (study.name if number == 1 else f"{study.name}-{number}")
-        held = _definition_in(place)
-        if held is None:
+        definitions = [entry["definition"] for entry in entries_in(place) if entry["kind"] == "study"]
+        if not definitions:
             return free or place
+        held = definitions[-1]
         same_work = all(held.get(name) == new.get(name) for name in ("command", "call", "shell"))
         if same_work or may_go_on(held, new):
             return place
         if free is None and not is_claimed(place):
             free = place
     raise AssertionError("count() does not end")
-
-
-def _definition_in(place: Path) -> dict[str, Any] | None:
-    """The latest definition in a folder's journal; None where there is none that can be read."""
-    found = None
-    try:
-        for line in (place / JOURNAL_FILE).read_text().splitlines():
-            if (entry := json.loads(line)).get("kind") == "study":
-                found = entry["definition"]
-    except (OSError, ValueError, KeyError, AttributeError):
-        return found  # none, or a torn line: the journal itself says what is wrong
-    return found
 
 
 def as_run_now(params: Params, before: Mapping[str, Any], study: TuneStudy) -> Params | None:

@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 from rasp_tuner.base.checks import one_of, show
@@ -14,6 +13,7 @@ from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import Value
 from rasp_tuner.study_file.fields import CONTEXT_WORDS, context_kind
 from rasp_tuner.study_file.template import fill
+from rasp_tuner.tune.metric_sources import read_elsewhere
 
 EXAMPLES = "size=size:{input}, host=env:HOSTNAME, hour=time:hour or 'load=cut -d\" \" -f1 /proc/loadavg'"
 ContextValue: TypeAlias = float | str | None  # None: it could not be read this time
@@ -121,19 +121,8 @@ def _as_value(text: str) -> ContextValue:
         return plain
 
 
-def _from_file(detail: str, reading: ContextReading) -> ContextValue:
-    return _as_value(_opened(detail, reading).read_text())
-
-
-def _from_size(detail: str, reading: ContextReading) -> ContextValue:
-    return float(_opened(detail, reading).stat().st_size)
-
-
-def _opened(detail: str, reading: ContextReading) -> Path:
-    path = Path(fill(detail, reading.values))
-    if not path.is_file():
-        raise InvalidValue(f"there is no file {str(path)!r}")
-    return path
+def _from_elsewhere(kind: str) -> Callable[[str, ContextReading], ContextValue]:
+    return lambda detail, reading: _as_value(read_elsewhere(kind, detail, reading.values, reading.output_of))
 
 
 def _from_environment(detail: str, _: ContextReading) -> ContextValue:
@@ -147,9 +136,7 @@ TIME_PARTS: dict[str, Callable[[time.struct_time], float]] = {
     "weekday": lambda now: float(now.tm_wday),  # Monday is 0
 }
 KINDS: dict[str, Callable[[str, ContextReading], ContextValue]] = {
-    "command": lambda detail, reading: _as_value(reading.output_of(detail)),
-    "file": _from_file,
-    "size": _from_size,
+    **{kind: _from_elsewhere(kind) for kind in ("command", "file", "size")},
     "env": _from_environment,
     "time": lambda detail, _: TIME_PARTS[detail](time.localtime()),
     "text": lambda detail, reading: _as_value(fill(detail, reading.values)),

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rasp_tuner.page.words import duration_words, range_words, settings_words
+from rasp_tuner.page.words import duration_words, listed, range_words, settings_words
 from rasp_tuner.tune.api import TUNE_FOLDER
 from rasp_tuner.tune.changed_space import own_folder
-from rasp_tuner.tune.comparison_runs import comparison_runs
-from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
+from rasp_tuner.tune.loop import CONTROL_EVERY, timeout_words
 from rasp_tuner.tune.measure import placeholder_values, runner_of
 from rasp_tuner.tune.paired_comparison import LEAST_PAIRS, USUAL_PAIRS
+from rasp_tuner.tune.progress import comparison_runs
 from rasp_tuner.tune.study import StopRules, TuneStudy
 
 INPUTS_SHOWN = 5
@@ -36,8 +36,7 @@ def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) 
         *(f"context   {name}: {source}" for name, source in study.contexts.items() if source.kind != "text"),
     ]
     if inputs:
-        more = f" and {len(inputs) - INPUTS_SHOWN} more" if len(inputs) > INPUTS_SHOWN else ""
-        lines.append(f"inputs    {', '.join(inputs[:INPUTS_SHOWN])}{more}, in turn")
+        lines.append(f"inputs    {listed(inputs, INPUTS_SHOWN)}, in turn")
     each = study.warmup + study.repeats
     dropped = f", the first {study.warmup} of them dropped" if study.warmup else ""
     lines.append(f"each step {each} run{'s' * (each > 1)}{dropped}; the default once more every {CONTROL_EVERY} steps")
@@ -48,13 +47,10 @@ def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) 
 def _limit_words(study: TuneStudy) -> str:
     if study.command is None:
         return "timeout   none: a function cannot be stopped"
-    times, more = AUTO_TIMEOUT
-    limit = (
-        duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
-    )
     rival = "best" if study.budget is None else "default"
     stop = f"; one that is clearly slower than the {rival} is stopped before" if study.can_stop else ""
-    return f"timeout   {limit}; then the command and all it started are ended, and the run counts as failed{stop}"
+    ended = "then the command and all it started are ended, and the run counts as failed"
+    return f"timeout   {timeout_words(study)}; {ended}{stop}"
 
 
 def _length_words(limits: StopRules, each: int, study: TuneStudy, inputs: int) -> str:

@@ -16,9 +16,17 @@ from rasp_tuner.page.words import TIMES_FROM, times_words, value_words
 from rasp_tuner.report.paired import Effect
 from rasp_tuner.space import Categorical, Params, Value
 from rasp_tuner.tune.loop import Session
-from rasp_tuner.tune.playoff import IDLE, Rounds, known_rounds, run_round, with_default, with_value
+from rasp_tuner.tune.playoff import (
+    IDLE,
+    Rounds,
+    expected_cost,
+    known_rounds,
+    run_round,
+    with_default,
+    with_value,
+)
 from rasp_tuner.tune.situations import Case, cases_of
-from rasp_tuner.tune.verdict import LEAST_RATIO, goals_of, is_upwards, log_cost
+from rasp_tuner.tune.verdict import LEAST_RATIO, goals_of, is_upwards
 
 FEWEST_ROUNDS, MOST_ROUNDS = 4, 8  # the more only where noise asks for it
 MOST_KNOBS = 8  # that are measured on an input: of more, those with the least expected effect
@@ -97,17 +105,16 @@ def check_knobs(
 
 def expected_shares(session: Session, case: Case, params: Params) -> list[KnobShare]:
     """What each knob does as the tuner expects it, where nothing was measured for it."""
-    model = _Expected(session, case)
     shares = []
     for name in session.study.knobs:
         if name not in params:
             continue
         if params[name] == session.study.default.get(name):
-            shares.append(model.left_alone(params, name))
+            shares.append(left_alone(session, case, params, name))
         else:
             offer = with_default(session, params, name)
-            cost = None if offer is None else model.cost(offer, params)
-            shares.append(_share(session, params, name, None if cost is None else -cost, measured=False))
+            cost = math.inf if offer is None else expected_cost(session, case, offer, params)
+            shares.append(_share(session, params, name, -cost if math.isfinite(cost) else None, measured=False))
     return shares
 
 
@@ -121,41 +128,19 @@ def with_final_pairs(shares: Sequence[KnobShare], effect: Effect | None) -> list
     return [replace(one, change=change, measured=is_ratio, note=note) if one.moved else one for one in shares]
 
 
-class _Expected:
-    """Costs by the tuner's model of one input."""
-
-    def __init__(self, session: Session, case: Case) -> None:
-        self._session, self._context = session, session.given(case.context)
-
-    def cost(self, params: Params, beside: Params, at_best: bool = False) -> float | None:
-        """Log cost of a setting over that of another, on average or the least it may be; None if nothing is known."""
-        goals = goals_of(self._session.study.metrics)
-        sides = [self._session.tuner.what_if(self._context, one).given.metrics for one in (beside, params)]
-        if not all(sides):
-            return None
-        before, after = ({name: one.mean for name, one in side.items()} for side in sides)
-        if at_best:
-            after = {
-                name: one.low if name in goals and goals[name].metric.direction == "min" else one.high
-                for name, one in sides[1].items()
-            }
-        return log_cost(before, after, goals)
-
-    def left_alone(self, params: Params, name: str) -> KnobShare:
-        """A knob at its default: whether it seems to do nothing, or its default to be the best."""
-        costs, least = [], []
-        for value in values_of(self._session, name):
-            offer = with_value(self._session, params, name, value)
-            if offer is not None and offer != params and (cost := self.cost(offer, params)) is not None:
-                costs.append(cost)
-                least.append(self.cost(offer, params, at_best=True) or 0.0)
-        if not costs:
-            note = "left alone"
-        elif max(map(abs, costs)) <= max(FAINT, 0.5 * (self._session.noise() or 0.0)):
-            note = "no effect, left alone"
-        else:
-            note = "the default is best, left alone" if min(least) > 0.0 else "no gain was shown, left alone"
-        return KnobShare(name, params[name], False, note=note)
+def left_alone(session: Session, case: Case, params: Params, name: str) -> KnobShare:
+    """A knob at its default: whether it seems to do nothing, or its default to be the best."""
+    others = [with_value(session, params, name, value) for value in values_of(session, name)]
+    offers = [offer for offer in others if offer is not None and offer != params]
+    costs = [cost for offer in offers if math.isfinite(cost := expected_cost(session, case, offer, params))]
+    if not costs:
+        note = "left alone"
+    elif max(map(abs, costs)) <= max(FAINT, 0.5 * (session.noise() or 0.0)):
+        note = "no effect, left alone"
+    else:
+        least = min(expected_cost(session, case, offer, params, "low") for offer in offers)
+        note = "the default is best, left alone" if least > 0.0 else "no gain was shown, left alone"
+    return KnobShare(name, params[name], False, note=note)
 
 
 class _Check:
@@ -164,7 +149,6 @@ class _Check:
     def __init__(self, session: Session, case: Case, place: int, most: int, on_round: Callable[[], None]) -> None:
         self._session, self._case, self._place, self._on_round = session, case, place, on_round
         self._least, self._most = min(FEWEST_ROUNDS, most), min(MOST_ROUNDS, most)
-        self._model = _Expected(session, case)
 
     def settle(self, params: Params) -> tuple[Params, list[KnobShare]]:
         default = self._session.study.default
@@ -173,8 +157,8 @@ class _Check:
         offers = {name: offer for name, offer in backs.items() if offer is not None}
         if len(moved) < 2 or not offers:  # one knob alone: the final pairs are about it
             return params, self._told(params, {})
-        likely = {name: self._model.cost(offer, params) or 0.0 for name, offer in offers.items()}
-        looked_at = sorted(offers, key=likely.__getitem__)[:MOST_KNOBS]
+        likely = {name: expected_cost(self._session, self._case, offer, params) for name, offer in offers.items()}
+        looked_at = sorted(offers, key=lambda name: likely[name])[:MOST_KNOBS]
         rounds = self._rounds(CHECK, [params, *(offers[name] for name in looked_at)])
         costs = {name: rounds.cost(i) for i, name in enumerate(looked_at, 1) if rounds.keeps_limits(i)}
         needed = [name for name in looked_at if costs.get(name) is None]  # fails or breaks a limit without it
@@ -230,7 +214,7 @@ class _Check:
             if name in back:
                 shares.append(KnobShare(name, params[name], False, note="no effect, left alone"))
             elif params[name] == default.get(name):
-                shares.append(self._model.left_alone(params, name))
+                shares.append(left_alone(self._session, self._case, params, name))
             elif name in needed:
                 shares.append(KnobShare(name, params[name], True, note="needed: without it runs fail or break a limit"))
             else:

@@ -5,12 +5,13 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rasp_tuner.contexts import ContextKind, kind_json, kind_of
 from rasp_tuner.errors import InvalidValue, TuningStopped
+from rasp_tuner.page.words import duration_words
 from rasp_tuner.space import Params, Value
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.changed_space import as_run_now
@@ -25,6 +26,18 @@ CONTROL_EVERY = 8  # suggestions, after which the default runs once more
 HOPELESS_RUNS = 3  # failures at the very start after which to stop
 AUTO_TIMEOUT = (10.0, 5.0)  # times the default's longest run on this input, plus seconds
 SHORTEST_STOP_S = 0.2  # less is not worth ending a run for
+
+
+def timeout_words(study: TuneStudy) -> str:
+    """How long a run may take."""
+    times, more = AUTO_TIMEOUT
+    return duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
+
+
+def deviation_within(groups: Collection[Sequence[float]]) -> float | None:
+    """By how much values of one group differ; None where no group has two."""
+    spare = sum(len(own) - 1 for own in groups)
+    return math.sqrt(sum(len(own) * statistics.pvariance(own) for own in groups) / spare) if spare else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +218,7 @@ class Session:
             value = (run.metrics or {}).get(self.study.objective, 0.0)
             if value > 0.0 and not run.stopped:
                 groups.setdefault((run.input, repr(run.params)), []).append(math.log(value))
-        spare = sum(len(own) - 1 for own in groups.values())
-        squares = sum(len(own) * statistics.pvariance(own) for own in groups.values())
-        return math.sqrt(squares / spare) if spare else None
+        return deviation_within(groups.values())
 
     def _plan(self) -> tuple[bool, str | None]:
         """Whether the default runs next, and on which input: on every new one first, and now and then after that.

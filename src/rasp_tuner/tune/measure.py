@@ -1,8 +1,10 @@
 """Measuring: one setting on one input, run some times, as one value for each metric or as a failure."""
 
+import functools
 import inspect
 import json
 import logging
+import re
 import shutil
 import statistics
 import tempfile
@@ -11,14 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue, TuningStopped
 from rasp_tuner.space import Params, Value
 from rasp_tuner.study_file.template import fill
 from rasp_tuner.tune.command import Command
-from rasp_tuner.tune.function_name import function_name
 from rasp_tuner.tune.metric_sources import OF_FUNCTIONS, Reading, hint_of
 from rasp_tuner.tune.process import MARK, Finished, run_process
 from rasp_tuner.tune.study import TuneStudy
@@ -168,11 +169,11 @@ class CommandRunner:
         env = {name: fill(text, values) for name, text in self._study.env.items()} | {MARK: self._study.name}
         words = self._command.filled(values)
         done = run_process(words, env=env, limit_s=limit_s)
-        output = _said(done, tail(done.stderr) or tail(done.stdout))
         if done.timed_out or done.exit_code < 0 or (done.exit_code and not self._exit_counts):
             late = self._reading(done, values) if done.timed_out else None
-            return _Run(None, done.wall_s, done.why_failed(limit_s), output, late)
-        said = _said(done, tail(done.stdout + done.stderr))
+            said = tail(done.stderr) or tail(done.stdout)
+            return _Run(None, done.wall_s, done.why_failed(limit_s), said, late)
+        said = tail(done.stdout + done.stderr)
         return _Run(self._reading(done, values), done.wall_s, output=said, left_behind=done.left_behind)
 
     def _reading(self, done: Finished, values: Mapping[str, Value]) -> Reading:
@@ -186,11 +187,6 @@ class CommandRunner:
             lambda text: output_of(text, values, self._command.shell),
             values,
         )
-
-
-def _said(done: Finished, text: str) -> str:
-    """The end of an output, with how much of it was too much to keep."""
-    return f"({done.dropped / 1e6:,.0f} MB of output before this were not kept)\n{text}" if done.dropped else text
 
 
 def _last_line(stdout: str) -> Any:
@@ -258,3 +254,36 @@ def load_function(text: str) -> Callable[..., Any]:
         raise InvalidSpace(f"{text!r} is not a function, it is {show(function)}")
     loaded: Callable[..., Any] = function
     return loaded
+
+
+class FunctionName(NamedTuple):
+    """Of a function."""
+
+    name: str  # of its study
+    call: str  # of two functions this differs
+    said: str  # in a message
+
+
+def function_name(function: Callable[..., Any]) -> FunctionName:
+    """By the function's own name; a lambda has none, and is called by its file and line.
+
+    >>> function_name(function_name)
+    FunctionName(name='function_name', call='rasp_tuner.tune.measure:function_name', said='function_name')
+    """
+    inner = inspect.unwrap(function)
+    while isinstance(inner, functools.partial):
+        inner = inspect.unwrap(inner.func)
+    if not hasattr(inner, "__qualname__"):  # an object that can be called
+        inner = type(inner)
+    qualified, code = inner.__qualname__, getattr(inner, "__code__", None)
+    file = "" if code is None else Path(code.co_filename).stem
+    module = inner.__module__
+    if module == "__main__" and file:  # so is every program that is started
+        module = file
+    name = qualified.rpartition(".")[2]
+    if code is None or name != "<lambda>":
+        return FunctionName(name.strip("<>"), f"{module}:{qualified}", name.strip("<>"))
+    line = code.co_firstlineno
+    column = next((place[2] for place in code.co_positions() if place[2]), 0)  # two lambdas may be in one line
+    plain = re.sub(r"[^\w.-]+", "-", file).strip("-.") or "lambda"
+    return FunctionName(f"{plain}-line-{line}", f"{module}:{qualified} in line {line}, column {column}", "lambda")

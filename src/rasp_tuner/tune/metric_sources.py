@@ -242,18 +242,19 @@ def _from_json(detail: str, reading: Reading) -> float:
     return _number(found)
 
 
-def _from_file(detail: str, reading: Reading) -> float:
+def read_elsewhere(kind: str, detail: str, values: Mapping[str, Value], output_of: Callable[[str], str]) -> str:
+    """What a second command prints, what a file holds, or how large it is."""
+    if kind == "command":
+        return output_of(detail)
+    path = Path(fill(detail, values))
     try:
-        return _number(Path(fill(detail, reading.values)).read_text())
+        return str(path.stat().st_size) if kind == "size" else path.read_text()
     except OSError as reason:
         raise InvalidValue(str(reason)) from reason
 
 
-def _from_size(detail: str, reading: Reading) -> float:
-    try:
-        return float(Path(fill(detail, reading.values)).stat().st_size)
-    except OSError as reason:
-        raise InvalidValue(str(reason)) from reason
+def _from_elsewhere(kind: str) -> Callable[[str, Reading], float]:
+    return lambda detail, reading: _number(read_elsewhere(kind, detail, reading.values, reading.output_of))
 
 
 def _number(value: object) -> float:
@@ -280,7 +281,5 @@ KINDS: dict[str, Callable[[str, Reading], float]] = {
     "exit": lambda _, reading: float(reading.exit_code),
     "regex": _from_regex,
     "json": _from_json,
-    "command": lambda detail, reading: _number(reading.output_of(detail)),
-    "file": _from_file,
-    "size": _from_size,
+    **{kind: _from_elsewhere(kind) for kind in ("command", "file", "size")},
 }

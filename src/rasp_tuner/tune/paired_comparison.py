@@ -26,14 +26,6 @@ class PairedRun:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    index: int
-    situation: int | None  # None: whatever the situation is when it runs
-    input: str | None
-    default_first: bool
-
-
 def pairs_each(compared: int, wanted: int | None) -> int:
     """How many pairs each of the situations that have something to compare gets."""
     if wanted is not None or not compared:
@@ -44,18 +36,26 @@ def pairs_each(compared: int, wanted: int | None) -> int:
 def compare(
     session: Session, situations: Sequence[CaseGroup], each: int, on_pair: Callable[[int, int], None]
 ) -> list[PairedRun]:
-    """All pairs; those that the journal does not hold yet are run. `on_pair` gets how many are done, of how many."""
-    plan = _plan(session, situations, each)
-    after = len(session.runs)
+    """All pairs; those that the journal does not hold yet are run. `on_pair` gets how many are done, of how many.
+
+    They are rounds over all situations that have something to compare, shuffled within each round; the same on every
+    call.
+    """
+    after, default = len(session.runs), session.study.default
     known = {entry["pair"]: entry for entry in session.journal.of_kind_now("final") if entry["after"] == after}
+    rng = np.random.default_rng([session.study.seed, after])
+    compared = [i for i, situation in enumerate(situations) if situation.params != default]
+    order = ((turn, compared[i]) for turn in range(each) for i in rng.permutation(len(compared)))
     pairs: list[PairedRun] = []
-    for planned in plan:
-        entry = known.get(planned.index)
+    for index, (turn, place) in enumerate(order):
+        inputs, default_first = situations[place].inputs, bool(rng.integers(2))  # drawn before the next round's order
+        entry = known.get(index)
         if entry is None:
-            on_pair(len(pairs), len(plan))
-            entry = _run_pair(session, situations, planned, after)
-            if entry is None:
+            on_pair(len(pairs), each * len(compared))
+            found = _run_pair(session, situations, place, inputs[turn % len(inputs)] if inputs else None, default_first)
+            if found is None:
                 continue
+            entry = {"kind": "final", "after": after, "pair": index, **found}
             session.journal.append(entry)
         pairs.append(
             PairedRun(entry["situation"], entry["input"], entry["default"], entry["recommended"], entry["seconds"])
@@ -63,42 +63,22 @@ def compare(
     return pairs
 
 
-def _plan(session: Session, situations: Sequence[CaseGroup], each: int) -> list[_Planned]:
-    """Rounds over all situations that have something to compare, shuffled within each round; the same on every call."""
-    rng = np.random.default_rng([session.study.seed, len(session.runs)])
-    compared = [i for i, situation in enumerate(situations) if situation.params != session.study.default]
-    plan: list[_Planned] = []
-    for turn in range(each):
-        for i in rng.permutation(len(compared)):
-            place = compared[i]
-            inputs = situations[place].inputs
-            free = bool(situations[place].cases[0].context) and not inputs  # nobody can choose the hour of the day
-            input = inputs[turn % len(inputs)] if inputs else None
-            plan.append(_Planned(len(plan), None if free else place, input, bool(rng.integers(2))))
-    return plan
-
-
 def _run_pair(
-    session: Session, situations: Sequence[CaseGroup], planned: _Planned, after: int
+    session: Session, situations: Sequence[CaseGroup], place: int, input: str | None, default_first: bool
 ) -> dict[str, Any] | None:
-    """The journal's line of one pair; None where the recommendation is the default right now."""
-    context = session.read_context(planned.input)
-    if planned.situation is None:
+    """What came of one pair; None where the recommendation is the default right now."""
+    context, params = session.read_context(input), situations[place].params
+    if situations[place].cases[0].context and input is None:  # nobody can choose the hour of the day: it is as it is
         place, params = nearest_situation(situations, context), session.tuner.recommend(session.given(context))
         if params == session.study.default:
             return None
-    else:
-        place, params = planned.situation, situations[planned.situation].params
     sides = {"default": session.study.default, "recommended": params}
-    order = ["default", "recommended"] if planned.default_first else ["recommended", "default"]
-    limit = session.limit_of(planned.input)
-    done = {side: measure(session.study, session.runner, sides[side], planned.input, after, limit) for side in order}
+    order = ["default", "recommended"] if default_first else ["recommended", "default"]
+    after, limit = len(session.runs), session.limit_of(input)
+    done = {side: measure(session.study, session.runner, sides[side], input, after, limit) for side in order}
     return {
-        "kind": "final",
-        "after": after,
-        "pair": planned.index,
         "situation": place,
-        "input": planned.input,
+        "input": input,
         "context": context,
         "order": order,
         "params": params,

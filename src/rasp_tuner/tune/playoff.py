@@ -8,13 +8,13 @@ default, unless it is clearly behind, or was far behind in the search.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Params, Value
-from rasp_tuner.tune.loop import Run, Session
+from rasp_tuner.tune.loop import Run, Session, deviation_within
 from rasp_tuner.tune.measure import measure
 from rasp_tuner.tune.situations import Case, cases_of
 from rasp_tuner.tune.study import TuneStudy
@@ -78,28 +78,38 @@ def best_measured(session: Session, case: Case) -> Standing | None:
 
 def simplified(session: Session, case: Case, params: Params) -> Params:
     """The setting with knobs back at their defaults, one by one, as long as that may well cost nothing."""
-    study, context = session.study, session.given(case.context)
-    given, left = dict(params), [name for name in params if params[name] != study.default.get(name)]
-
-    def expected(setting: Params) -> float:
-        levels = session.tuner.what_if(context, setting).given.metrics
-        best = session.tuner.what_if(context, params).given.metrics
-        if not levels or not best:
-            return math.inf
-        before, after = ({name: one.mean for name, one in side.items()} for side in (best, levels))
-        return log_cost(before, after, goals_of(study.metrics))
-
+    default = session.study.default
+    given, left = dict(params), [name for name in params if params[name] != default.get(name)]
     while left:
         offers = {name: offer for name in left if (offer := with_default(session, given, name)) is not None}
         if not offers:
             break
-        costs = {name: expected(offer) for name, offer in offers.items()}
-        name = min(costs, key=costs.__getitem__)
+        costs = {name: expected_cost(session, case, offer, params) for name, offer in offers.items()}
+        name = min(costs, key=lambda name: costs[name])
         if costs[name] > max(IDLE, session.noise() or 0.0):  # what is chosen was lucky: the play-off tells
             break
         given = offers[name]
         left.remove(name)
     return given
+
+
+def expected_cost(
+    session: Session, case: Case, params: Params, beside: Params, end: Literal["mean", "low"] = "mean"
+) -> float:
+    """Log cost of a setting over that of another, by the tuner's model: on average, or the least that it may be.
+
+    Infinite while nothing is known.
+    """
+    goals, context = goals_of(session.study.metrics), session.given(case.context)
+    sides = [session.tuner.what_if(context, one).given.metrics for one in (beside, params)]
+    if not all(sides):
+        return math.inf
+    before = {name: one.mean for name, one in sides[0].items()}
+    after = {name: one.mean for name, one in sides[1].items()}
+    if end == "low":
+        for name, one in sides[1].items():
+            after[name] = one.low if name in goals and goals[name].metric.direction == "min" else one.high
+    return log_cost(before, after, goals)
 
 
 def with_default(session: Session, params: Params, name: str) -> Params | None:
@@ -151,11 +161,9 @@ class Rounds:
     """Settings that ran in rounds, each once in every round: what changes from round to round hits all alike."""
 
     def __init__(self, session: Session, case: Case, rounds: Sequence[Sequence[Mapping[str, float] | None]]) -> None:
-        study, own = session.study, _own_runs(session, case)
-        self._goals, self._metrics = goals_of(study.metrics), study.metrics
-        self._rounds = rounds
-        self._usual = _level([run.metrics for run in own if run.params == study.default and run.metrics], study)
-        self._before = _noise(session, own)
+        self._goals, self._metrics = goals_of(session.study.metrics), session.study.metrics
+        self._rounds, self._usual = rounds, _usual(session, case)
+        self._before = _noise(session, _own_runs(session, case))
 
     def cost(self, place: int) -> float | None:
         """Median log cost of a setting over the first one's; None where one of them always fails."""
@@ -207,18 +215,18 @@ def known_rounds(session: Session, kind: str) -> dict[tuple[int, int], dict[str,
 
 def never_kept(session: Session, cases: Sequence[Case]) -> str:
     """The limit that no run kept in these cases, in words: "errors at most 3"; empty where each was kept by some."""
-    study = session.study
-    runs = [(run, case) for case in cases for run in _own_runs(session, case)]
+    study, runs = session.study, [(run, _usual(session, case)) for case in cases for run in _own_runs(session, case)]
     for name, source in study.metrics.items():
-        if source.limit_words and runs and not any(_keeps(session, case, run, name) for run, case in runs):
+        kept = (keeps_limits(run.metrics or {}, usual, {name: source}) for run, usual in runs)
+        if source.limit_words and runs and not any(kept):
             return f"{name} {source.limit_words}"
     return ""
 
 
-def _keeps(session: Session, case: Case, run: Run, name: str) -> bool:
-    usual = [one.metrics or {} for one in _own_runs(session, case) if one.params == session.study.default]
-    metric = session.study.metrics[name].metric
-    return not metric.breaks((run.metrics or {})[name], _level(usual, session.study)[name])
+def _usual(session: Session, case: Case) -> dict[str, float]:
+    """What the default comes to in a case: the median of each metric."""
+    own = [run.metrics for run in _own_runs(session, case) if run.params == session.study.default and run.metrics]
+    return _level(own, session.study)
 
 
 def _own_runs(session: Session, case: Case) -> list[Run]:
@@ -255,9 +263,8 @@ def _noise(session: Session, runs: Sequence[Run]) -> float:
     groups: dict[str, list[float]] = {}
     for run in runs:
         groups.setdefault(_key(run.params), []).append(_log_cost(session, level, run))
-    squares = sum(float(np.var(own)) * len(own) for own in groups.values())
-    spare = sum(len(own) - 1 for own in groups.values())
-    return math.sqrt(squares / spare) if spare else UNKNOWN_NOISE
+    found = deviation_within(groups.values())
+    return UNKNOWN_NOISE if found is None else found
 
 
 def _key(params: Params) -> str:

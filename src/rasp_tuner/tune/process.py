@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rasp_tuner.errors import TuningStopped
@@ -34,7 +34,6 @@ class Finished:
     stderr: str
     timed_out: bool
     left_behind: int = 0  # processes that still ran when it had ended; they were ended, too
-    dropped: int = 0  # bytes of output before those that were kept
 
     def why_failed(self, limit_s: float | None) -> str:
         """Why this run does not count, in words."""
@@ -84,9 +83,7 @@ def run_process(
             _signal_group(process.pid)  # not reaped yet, so the number is still its own
             process.wait()
             report = report_file.read().decode()
-            texts = out.text(), err.text()
-    found = _finished(report, process.returncode, *texts)
-    return replace(found, dropped=out.dropped + err.dropped)
+            return _finished(report, process.returncode, out.text(), err.text())
 
 
 def leftovers(study: str) -> list[int]:
@@ -146,11 +143,11 @@ def _finished(report: str, launcher_code: int, stdout: str, stderr: str) -> Fini
 
 
 class _Tail:
-    """The end of what comes out of a pipe, read by a thread of its own; the rest is counted and dropped."""
+    """The end of what comes out of a pipe, read by a thread of its own; the rest is dropped."""
 
     def __init__(self, descriptor: int) -> None:
         self._parts: deque[bytes] = deque()
-        self._kept = self.dropped = 0
+        self._kept = 0
         self._descriptor = descriptor
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             _widen(descriptor)
@@ -162,9 +159,7 @@ class _Tail:
             self._parts.append(part)
             self._kept += len(part)
             while self._kept - len(self._parts[0]) >= LONGEST_OUTPUT:
-                gone = len(self._parts.popleft())
-                self._kept -= gone
-                self.dropped += gone
+                self._kept -= len(self._parts.popleft())
 
     def _next(self) -> bytes:
         try:

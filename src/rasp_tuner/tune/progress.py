@@ -10,12 +10,13 @@ from typing import TextIO
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.gain.versus_default import LARGEST_LOG
-from rasp_tuner.page.words import duration_words, number_words, settings_words
-from rasp_tuner.tune.comparison_runs import comparison_runs
+from rasp_tuner.page.words import duration_words, listed, number_words, settings_words
+from rasp_tuner.tune.knob_shares import FEWEST_ROUNDS, MOST_KNOBS
 from rasp_tuner.tune.loop import Run, Session
-from rasp_tuner.tune.playoff import Standing, best_measured
+from rasp_tuner.tune.paired_comparison import pairs_each
+from rasp_tuner.tune.playoff import MOST_INPUTS, ROUNDS, Standing, best_measured
 from rasp_tuner.tune.situations import cases_of
-from rasp_tuner.tune.study import StopRules
+from rasp_tuner.tune.study import StopRules, TuneStudy
 from rasp_tuner.tune.verdict import goals_of, is_upwards
 
 LINE_EVERY_S = 30.0  # where nobody watches
@@ -38,7 +39,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays."""
         if not self._quiet:
-            self._clear()
+            self.close()
             self._stream.write("".join(f"{printable(line)}\n" for line in text.split("\n")))  # it may quote a program
             self._stream.flush()
 
@@ -73,10 +74,6 @@ class Progress:
             return ""
         return f" · {duration_words((now - self._began) / (done - self._begun_with) * (total - done))} left"
 
-    def close(self) -> None:
-        """Leave a clean line behind."""
-        self._clear()
-
     def _show(self, text: Callable[[], str], important: bool) -> None:
         if self._quiet:
             return
@@ -92,7 +89,8 @@ class Progress:
             self._stream.flush()
             self._last = now
 
-    def _clear(self) -> None:
+    def close(self) -> None:
+        """Leave a clean line behind."""
         if self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
@@ -143,6 +141,15 @@ def seconds_after(session: Session, limits: StopRules) -> float:
     return each * comparison_runs(session.study, limits.final_pairs, len(session.inputs))
 
 
+def comparison_runs(study: TuneStudy, final_pairs: int | None, inputs: int) -> int:
+    """Runs of the play-off, of the look at which knobs matter, and of the final pairs, as a rule at most."""
+    if final_pairs == 0:
+        return 0
+    situations = max(1, min(inputs, MOST_INPUTS))
+    checks = 4 * ROUNDS + FEWEST_ROUNDS * min(len(study.knobs), MOST_KNOBS)
+    return situations * (2 * pairs_each(situations, final_pairs) + checks) * (study.warmup + study.repeats)
+
+
 def _step_seconds(runs: Sequence[Run]) -> float | None:
     """Mean time of the latest steps, with all that is around a run."""
     recent = runs[-RECENT_RUNS:]
@@ -169,11 +176,8 @@ def best_so_far(session: Session) -> str:
     head = "best so far:"
     if all(factor_of(session, best) is not None for _, best in found):
         head, said = "best so far, times the default:", [one.removesuffix(TIMES) for one in said]
-    each = [
-        f"{Path(str(input)).name} {words}" for (input, _), words in list(zip(found, said, strict=True))[:MOST_NAMED]
-    ]
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return f"{head} {', '.join(each)}{more}"
+    each = [f"{Path(str(input)).name} {words}" for (input, _), words in zip(found, said, strict=True)]
+    return f"{head} {listed(each, MOST_NAMED)}"
 
 
 def factor_of(session: Session, best: Standing) -> float | None:

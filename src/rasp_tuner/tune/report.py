@@ -11,13 +11,12 @@ from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.page.words import duration_words, number_words, settings_words, value_words
 from rasp_tuner.report.paired import METHOD
 from rasp_tuner.space import Knob, Params
-from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY, Run
+from rasp_tuner.tune.loop import CONTROL_EVERY, Run, timeout_words
 from rasp_tuner.tune.result import TuneResult, headline, share_words
-from rasp_tuner.tune.verdict import Outcome, goals_of, keeps_limits, ratio_words
+from rasp_tuner.tune.verdict import Outcome, goals_of, ratio_words
 
 MOST_RUNS_SHOWN = 2000  # of the table of runs
 MOST_PANELS = 24  # pictures of knobs
-MOST_NAMED = 8  # inputs whose best run is told in words
 
 COLOURS: Mapping[Outcome, str] = {"better": "good", "worse": "bad", "same": "", "default": "", "untested": ""}
 
@@ -29,8 +28,8 @@ def as_html(result: TuneResult, shown: Callable[[Params], str], finished: bool =
     study = result.study
     body = [f"<h1>{escape(study.name)}</h1>"]
     if finished:
-        colour = COLOURS[result.verdict.outcome]
-        body.append(f'<p class="verdict {colour}">{escape(_sentence(headline(result)))}</p>')
+        colour, said = COLOURS[result.verdict.outcome], headline(result)
+        body.append(f'<p class="verdict {colour}">{escape(said[:1].upper() + said[1:])}</p>')
         ratios = "; ".join(
             f"{name} {ratio_words(e)} times" for name, e in result.verdict.effects.items() if e.kind == "ratio"
         )
@@ -61,10 +60,6 @@ def relative(runs: Sequence[Run], metric: str) -> list[float | None]:
     return [
         None if run.metrics is None else run.metrics[metric] / (levels[run.input] if usable else 1.0) for run in runs
     ]
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _tiles(result: TuneResult) -> str:
@@ -100,28 +95,6 @@ def _knob_shares(result: TuneResult) -> list[str]:
     what = result.study.objective if len(goals_of(result.study.metrics)) == 1 else "the cost"
     note = f"What each changed knob does to {what}, with the others as recommended:"
     return [f'<p class="note">{escape(note)}</p>', f'<ul class="knobs">{"".join(lines)}</ul>']
-
-
-def best_words(result: TuneResult, values: Sequence[float | None], is_ratio: bool) -> str:
-    """The best value measured on each input, of runs that keep the limits; empty where there is none."""
-    study = result.study
-    sign = -1.0 if study.metrics[study.objective].metric.direction == "max" else 1.0
-    usual = {run.input: run.metrics for run in reversed(result.runs) if run.is_control and run.metrics}
-    best: dict[str | None, tuple[float, Run]] = {}
-    for run, value in zip(result.runs, values, strict=True):
-        if value is None or run.stopped or not keeps_limits(run.metrics or {}, usual.get(run.input, {}), study.metrics):
-            continue
-        if run.input not in best or sign * value < sign * best[run.input][0]:
-            best[run.input] = (value, run)
-    if not best:
-        return ""
-    each = [
-        f"{'' if input is None or len(best) == 1 else f'{input} '}{number_words(value)} ({settings_words(run.params)})"
-        for input, (value, run) in list(best.items())[:MOST_NAMED]
-    ]
-    more = f"; and of {len(best) - MOST_NAMED} more inputs" if len(best) > MOST_NAMED else ""
-    unit = f"{study.objective} as times the default's" if is_ratio else study.objective
-    return f"Best measured in a single run: {'; '.join(each)}{more}; {unit}."
 
 
 def _commands(result: TuneResult, shown: Callable[[Params], str]) -> str:
@@ -183,7 +156,6 @@ def _pictures(result: TuneResult) -> list[str]:
     one = len({run.input for run in runs}) == 1
     body = [
         "<h2>Runs</h2>",
-        f'<p class="note">{escape(best_words(result, values, level is not None))}</p>',
         timeline(points, label, level, best=best, trend=one),
         key("default, run to compare with", trend=one, stopped=any(run.stopped for run in runs)),
     ]
@@ -237,10 +209,6 @@ def _method(result: TuneResult) -> str:
     )
     lines.append(f"Each setting is {each}{warm}. {often}")
     lines += [] if result.savings is None else [f"While tuning: {result.savings}."]
-    times, more = AUTO_TIMEOUT
-    limit = (
-        duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
-    )
     if study.command is not None:
         if study.can_stop:
             then = "; the default then does its work" if study.redo else ""
@@ -251,7 +219,7 @@ def _method(result: TuneResult) -> str:
             )
         by_code = any(source.kind == "exit" for source in study.metrics.values())
         code = "" if by_code else ", or if its exit code is not zero"
-        lines.append(f"A run fails if it takes longer than {limit}{code}.")
+        lines.append(f"A run fails if it takes longer than {timeout_words(study)}{code}.")
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 

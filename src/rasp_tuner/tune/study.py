@@ -9,7 +9,7 @@ from typing import Any
 from rasp_tuner.base.checks import show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.study_file import template
-from rasp_tuner.study_file.caller import SHELL, Caller
+from rasp_tuner.study_file.caller import SHELL, StudyCaller
 from rasp_tuner.study_file.fields import check_fields, parse_knobs, seconds, table
 from rasp_tuner.study_file.study import FileStudy, rules_of
 from rasp_tuner.tune.command import Command
@@ -65,7 +65,7 @@ class TuneStudy(FileStudy[MetricSource]):
     paired: bool = False  # whether the default runs beside every candidate, on the same input
     assumed: tuple[str, ...] = ()  # knobs whose default nobody gave
     named: bool = True  # whether somebody gave its name; else it is the program's
-    caller: Caller = SHELL
+    caller: StudyCaller = SHELL
 
     def to_json(self) -> dict[str, Any]:
         """The definition, for the journal's first line."""
@@ -131,7 +131,7 @@ def merged(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def build_study(fields: Mapping[str, Any], caller: Caller = SHELL) -> TuneStudy:
+def build_study(fields: Mapping[str, Any], caller: StudyCaller = SHELL) -> TuneStudy:
     """A study from fields as a study file has them (docs/TUNE.md)."""
     check_fields("a study", fields, FIELDS)
     knobs, default = parse_knobs(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rasp_tuner.gain.versus_default import LARGEST_LOG, LEVEL
-from rasp_tuner.page.words import TIMES_FROM, number_words, times_words
+from rasp_tuner.page.words import TIMES_FROM, counted, number_words, times_words
 from rasp_tuner.report.paired import Effect, effect
 from rasp_tuner.tune.metric_sources import MetricSource
 from rasp_tuner.tune.paired_comparison import PairedRun
@@ -138,7 +138,7 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
     lower, higher = ("better", "worse") if several else ("faster", "slower") if is_time else ("lower", "higher")
     if not found.is_clear:
         if not math.isfinite(found.low + found.high) or found.kind == "difference":
-            return f"no difference can be shown ({found.pairs} pair{'s' * (found.pairs != 1)})"
+            return f"no difference can be shown ({counted(found.pairs, 'pair')})"
         most = f"{times_words(found.high)} the default"
         if found.high < TIMES_FROM:
             most = f"{_share(found.high - 1)} {higher}"

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.history.revisits import Revisit
-from rasp_tuner.page.words import TIMES_FROM, times_words
+from rasp_tuner.page.words import TIMES_FROM, counted, listed, times_words
 from rasp_tuner.space import Params, Value
 from rasp_tuner.types.knob_shares import KnobShares
 from rasp_tuner.types.metric import Direction
@@ -95,45 +95,6 @@ class Explanation:
             return None
         return Outlook(self.predicted, self.deviation, self.level, self.better)
 
-    def answered(
-        self, error: float, path: Path, reason: str, ran: Params | None = None, failure: str | None = None
-    ) -> "Explanation":
-        """The same, with what came of it; as `dataclasses.replace`, at a fifth of its time."""
-        return Explanation(
-            self.source,
-            self.slots,
-            self.weights,
-            self.gate,
-            self.predicted,
-            self.deviation,
-            self.novelty,
-            self.confidence,
-            self.entropy,
-            path,
-            reason,
-            error,
-            self.expert,
-            failure,
-            self.better,
-            self.scale,
-            ran,
-            self.level,
-            self.stop,
-            self.propensity,
-            self.instead,
-            self.params,
-            self.default,
-            self.metric,
-            self.direction,
-            self.runs,
-            self.ago,
-            self.limits,
-            self.seen,
-            self.context,
-            self.knobs,
-            self.in_context,
-        )
-
     @property
     def details(self) -> tuple[str, ...]:
         """What `str()` leaves out, a sentence each: limits, stops, knobs, earlier visits, how it was learned."""
@@ -204,9 +165,9 @@ def _what(why: Explanation) -> str:
     ]
     if not changes:
         return "Runs the default."
-    more = len(changes) - SHOWN_CHANGES
-    told = ", ".join(changes[:SHOWN_CHANGES]) + (f" and {more} more" if more > 0 else "")
-    return f"Runs {told}{'; the rest as in the default' if len(changes) < len(names) else ''}."
+    return (
+        f"Runs {listed(changes, SHOWN_CHANGES)}{'; the rest as in the default' if len(changes) < len(names) else ''}."
+    )
 
 
 def _why(why: Explanation) -> str:
@@ -262,7 +223,7 @@ def _how_sure(why: Explanation) -> str:
     told = [] if why.better is None else [f"better than the default with a probability of {chance(why.better)}"]
     if why.runs:
         where = f" with {where}" if (where := context_values(why.context)) else ""
-        told.append(f"known from {_runs(why.runs)} before{where}")
+        told.append(f"known from {counted(why.runs, 'run')} before{where}")
     elif why.slots and why.in_context and why.novelty > NEW:
         told.append("the situation is new")
     if why.failure is not None:
@@ -294,7 +255,7 @@ def _situation(why: Explanation) -> str:
         return ""
     known = "new" if why.novelty > NEW else "known" if why.novelty < 1.0 - NEW else "partly known"
     told = f"The situation{_where(why.context)} {'is' if why.path == 'pending' else 'was'} {known}"
-    ago = "" if why.ago is None or not why.runs else f"; the latest run like it was {_runs(why.ago)} ago"
+    ago = "" if why.ago is None or not why.runs else f"; the latest run like it was {counted(why.ago, 'run')} ago"
     return f"{told}{ago}."
 
 
@@ -342,7 +303,3 @@ def _setting(item: tuple[str, Value]) -> str:
 
 def _value(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _runs(count: float) -> str:
-    return "1 run" if round(count) == 1 else f"{count:.0f} runs"

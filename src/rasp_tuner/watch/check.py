@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rasp_tuner.errors import InvalidSpace, InvalidValue, NoData, QueryFailed
-from rasp_tuner.page.words import duration_words, settings_words, value_words
+from rasp_tuner.page.words import counted, duration_words, settings_words, value_words
 from rasp_tuner.watch.queries import long_ranges
 from rasp_tuner.watch.reader import Part, Reader
 from rasp_tuner.watch.study import Mode, WatchStudy
@@ -20,7 +20,7 @@ class Check:
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        verdict = f"{len(self.problems)} problem{'s' * (len(self.problems) != 1)}" if self.problems else "ready"
+        verdict = counted(len(self.problems), "problem") if self.problems else "ready"
         return "\n".join(
             [
                 *self.lines,

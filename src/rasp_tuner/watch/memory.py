@@ -1,22 +1,73 @@
-"""Memory: the tuner, the state and the journal of a study, moved together; found again after any end of the program."""
+"""Memory: the tuner, the state and the journal of a study, moved together; found again after any end of the program.
+
+kind         what happened
+step         something ran and was measured; it was learned
+asked        a suggestion whose step does not count: the tuner was asked, and not told
+applying     parameters are being handed to the sinks
+unknown      a sink failed, and so did putting back what was there: nobody knows what runs
+rollback     back to the default, until somebody says --resume
+resumed      somebody did
+checkpoint   the state itself; what the tuner knows is in the file `snapshot` names
+"""
 
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rasp_tuner.errors import JournalError, SnapshotError, SnapshotFileError
 from rasp_tuner.files import snapshot
+from rasp_tuner.space import Params
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.watch.state import WatchState
 from rasp_tuner.watch.study import WatchStudy
 
 log = logging.getLogger("rasp_tuner.watch")
 
 CHECKPOINT_EVERY = 500  # lines of the journal, so that it starts fast and does not grow for ever
 MOST_UNANSWERED = 16  # suggestions without an answer; only the latest can get one
+SETTINGS_COUNTED = 20
+
+
+@dataclass
+class WatchState:
+    """What is known besides what the tuner has learned."""
+
+    default: Params
+    steps: int = 0
+    in_place: Params | None = None  # None: not known
+    in_place_mode: str = "live"  # in which it was put there
+    good: Params = field(default_factory=dict)  # to go back to
+    rolled_back: str = ""  # why, if it is
+    spent_at: float = 0.0  # what the budget must have left; less once somebody has resumed
+    broken_in_row: int = 0  # steps that broke a limit, one after the other
+    settings: list[Params] = field(default_factory=list)  # different ones that ran, the first few
+
+    def apply(self, entry: Mapping[str, Any]) -> None:
+        """Move on by one line of the journal."""
+        kind = entry["kind"]
+        if kind == "step":
+            self._step(entry)
+        elif kind == "applying":
+            self.in_place, self.in_place_mode = entry["params"], entry["mode"]
+        elif kind == "unknown":
+            self.in_place = None
+        elif kind == "rollback":
+            self.rolled_back, self.good, self.broken_in_row = entry["reason"], dict(self.default), 0
+        elif kind == "resumed":
+            self.rolled_back, self.broken_in_row, self.spent_at = "", 0, entry["spent_at"]
+
+    def _step(self, entry: Mapping[str, Any]) -> None:
+        self.steps += 1
+        ran = entry["ran"] or entry["params"]
+        if ran not in self.settings and len(self.settings) < SETTINGS_COUNTED:
+            self.settings.append(ran)
+        if entry["role"] == "suggestion":
+            self.broken_in_row = self.broken_in_row + 1 if entry["broken"] else 0
+        if entry["good"]:
+            self.good = ran  # which may not be what was handed over
 
 
 class WatchMemory:
@@ -27,9 +78,10 @@ class WatchMemory:
         entries = journal.entries[1:]
         checkpoint = entries[0] if entries and entries[0]["kind"] == "checkpoint" else None
         if checkpoint is not None:
-            self.tuner, self.state = self._load(checkpoint), WatchState.from_json(checkpoint["state"])
-        else:
-            self.tuner, self.state = _new_tuner(study), WatchState.at_start(study.default)
+            self.tuner, self.state = self._load(checkpoint), WatchState(**checkpoint["state"])
+        else:  # before anything happened the default runs
+            default = dict(study.default)
+            self.tuner, self.state = _new_tuner(study), WatchState(default, in_place=default, good=default)
         self._since = 0
         for entry in entries[checkpoint is not None :]:
             self.learn(entry)
@@ -76,7 +128,7 @@ class WatchMemory:
         path = self.folder / f"tuner-{self.state.steps}.rasp"
         try:
             self.tuner.save(path)
-            self.journal.restart([{"kind": "checkpoint", "snapshot": path.name, "state": self.state.to_json()}])
+            self.journal.restart([{"kind": "checkpoint", "snapshot": path.name, "state": asdict(self.state)}])
         except (SnapshotFileError, JournalError) as reason:
             log.warning("no checkpoint could be made; the journal goes on as it is: %s", reason)
         else:

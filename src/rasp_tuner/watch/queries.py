@@ -1,7 +1,7 @@
 """Metrics and contexts as queries: what a study file says about each, checked. docs/WATCH.md has the fields."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -17,7 +17,7 @@ Missing: TypeAlias = float | Literal["skip", "wait", "ignore"]  # what to do wit
 TIME_KINDS: dict[str, type[TimeOfDay] | type[Weekday]] = {"time:hour": TimeOfDay, "time:weekday": Weekday}
 
 METRIC_FIELDS = (
-    *("query", "goal", "max", "min", "at_most", "at_least", "weight", "scale"),
+    *("goal", "max", "min", "at_most", "at_least", "weight", "scale"),
     *("samples", "min_samples", "newest", "missing", "canary", "control"),
 )
 
@@ -65,9 +65,8 @@ class RunningQuery:
 def running_query(name: str, spec: object) -> RunningQuery:
     """From a query, or from a table {query, label} for a value that is a text."""
     where = f"running.{name}"
-    fields: dict[str, Any] = {"query": spec} if isinstance(spec, str) else dict(_table(where, spec))
-    check_fields(where, fields, ("query", "label"))
-    query, label = check_query(f"{where}.query", fields.pop("query", None)), fields.pop("label", None)
+    query, fields = _fields(where, spec, ("label",))
+    label = fields.get("label")
     if not isinstance(label, str | None):
         raise InvalidSpace(f"{where} takes a query and the name of a label, got {show(spec)}")
     return RunningQuery(query, label)
@@ -80,9 +79,7 @@ def metric_query(name: str, spec: object, min_samples: object, missing: Missing)
     Limit(value=200.0, relative=False)
     """
     where = f"metrics.{name}"
-    fields: dict[str, Any] = {"query": spec} if isinstance(spec, str) else dict(_table(where, spec))
-    check_fields(where, fields, METRIC_FIELDS)
-    query = check_query(f"{where}.query", fields.pop("query", None))
+    query, fields = _fields(where, spec, METRIC_FIELDS)
     other = {key: fields.pop(key, None) for key in ("canary", "control", "samples", "newest")}
     texts = {key: None if text is None else check_query(f"{where}.{key}", text) for key, text in other.items()}
     if (texts["canary"] is None) != (texts["control"] is None):
@@ -116,9 +113,7 @@ def context_query(name: str, spec: object, missing: Missing) -> ContextQuery:
         raise InvalidSpace(f"a context's name must be a word, got {show(name)}")
     if isinstance(spec, str) and spec in TIME_KINDS:
         return ContextQuery(TIME_KINDS[spec](), spec)
-    fields = {"query": spec} if isinstance(spec, str) else dict(_table(where, spec))
-    check_fields(where, fields, ("query", "kind", "label", "newest", "missing"))
-    query = check_query(f"{where}.query", fields.pop("query", None))
+    query, fields = _fields(where, spec, ("kind", "label", "newest", "missing"))
     label, newest = fields.pop("label", None), fields.pop("newest", None)
     word = fields.pop("kind", "number" if label is None else "category")
     if label is not None and not isinstance(label, str):
@@ -198,7 +193,11 @@ def newest_query(query: str) -> str | None:
     return None if found is None else f"max(timestamp({found[1]}))"
 
 
-def _table(where: str, given: object) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
+def _fields(where: str, given: object, known: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The query, and the other fields of a table that has one; a query alone is such a table."""
+    fields: object = {"query": given} if isinstance(given, str) else given
+    if not isinstance(fields, Mapping):
         raise InvalidSpace(f"{where} must be a query or a table with one, got {show(given)}")
-    return given
+    check_fields(where, fields, ("query", *known))
+    rest = dict(fields)
+    return check_query(f"{where}.query", rest.pop("query", None)), rest

@@ -13,7 +13,7 @@ from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed, Sna
 from rasp_tuner.files import snapshot
 from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.space import Params
-from rasp_tuner.study_file.caller import Caller
+from rasp_tuner.study_file.caller import StudyCaller
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.watch.delivery import Delivery
 from rasp_tuner.watch.memory import WatchMemory
@@ -59,7 +59,7 @@ def watch(
     chosen = mode or study.mode
     study.check_mode(chosen)
     place = folder or Path(WATCH_FOLDER) / study.name
-    with Journal(place, study.to_json(), fresh, Caller("rasp watch", name="name or --out")) as journal:
+    with Journal(place, study.to_json(), fresh, StudyCaller("rasp watch", name="name or --out")) as journal:
         session = _Session(study, chosen, WatchMemory(study, journal), stopping)
         session.begin(resume)
         try:

@@ -2,20 +2,26 @@
 
 The situation is read before the parameters are chosen, and it is what the outcome is learned for. It is read again at
 the end: what has changed meanwhile is noted, in the journal and in the log.
+
+While a suggestion runs, looks inside its window say whether it is so bad that it should be ended. A look after a share
+f of the window sees v, measured over that part. If the rest were as the default, the window would come to
+level + f (v - level): what the run has cost by then. It only grows while the run is worse than the default, and its
+noise is less than that of a whole window. From the suggestion's stop on the run is ended (docs/STOPS.md).
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed
+from rasp_tuner.optimizer.metric_table import beside_control
 from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.page.words import number_words, settings_words
 from rasp_tuner.space import Params
-from rasp_tuner.types import Metric
+from rasp_tuner.types import Metric, Suggestion
 from rasp_tuner.watch.delivery import Delivery
-from rasp_tuner.watch.looks import Ended, WindowLooks
 from rasp_tuner.watch.memory import WatchMemory
 from rasp_tuner.watch.reader import ContextValue, Reader, changed
 from rasp_tuner.watch.study import Mode, WatchStudy
@@ -27,6 +33,14 @@ Context = dict[str, ContextValue]
 Levels = Mapping[str, Expected]  # what the default is expected to give, in a situation
 
 
+class Ended(NamedTuple):
+    """A run that was ended."""
+
+    after_s: float  # of its window
+    metrics: dict[str, float]  # what the window came to by then
+    control: dict[str, float] | None
+
+
 class Stepper:
     """Does the steps of one mode. What cannot be read or handed over raises, and nothing is learned."""
 
@@ -36,7 +50,6 @@ class Stepper:
         self.study, self.mode, self.memory, self.delivery = study, mode, memory, delivery
         self.reader, self._pause = Reader(study, pause), pause
         self.by_instances = mode == "canary" and study.has_canaries
-        self.looks = WindowLooks(study, self.reader, pause, self.by_instances)
         self._asked: dict[str, Any] | None = None  # of a step that does not count: a replay asks as often
 
     @property
@@ -53,16 +66,13 @@ class Stepper:
             entry, id = self._watched(context) if self.mode == "shadow" else self._applied(context)
             self.memory.learn(entry, id)
         except Exception:
-            self._note_asked()
+            if self._asked is not None:
+                self.memory.write(self._asked)
             raise
         finally:
             self._asked = None
         self.memory.write(entry)
         return entry
-
-    def _note_asked(self) -> None:
-        if self._asked is not None:
-            self.memory.write(self._asked)
 
     def _applied(self, context: Context) -> tuple[dict[str, Any], str | None]:
         """A step that runs a suggestion or the default."""
@@ -73,9 +83,9 @@ class Stepper:
         role, params = self._role(suggestion.id), suggestion.params
         moved = self.delivery.put(params)
         self._pause(self.study.settle_s if moved else 0.0)
-        level = self._level(tuner.default_levels(context or None)) if role == "suggestion" else None
-        ended = self.looks.wait(suggestion if role == "suggestion" else None, tuner, level)
-        if ended is not None:
+        if role != "suggestion":
+            self._pause(self.study.window_s)
+        elif (ended := self._wait(suggestion, context)) is not None:
             return {**self._ended(context, params, ended), "holdout": held_out}, suggestion.id
         metrics = self.reader.metrics("canary" if self.by_instances else "query")
         control = self.reader.metrics("control") if self.by_instances else None
@@ -84,6 +94,41 @@ class Stepper:
             log.warning("what runs is %s, not what was handed over: it is learned as such", settings_words(ran))
         entry = self._entry(role, context, params, ran if ran != params else None, metrics, control)
         return {**entry, "holdout": held_out}, suggestion.id
+
+    def _wait(self, suggestion: Suggestion, context: Context) -> Ended | None:
+        """Wait for the end of the window; what a run had come to that should be ended before it."""
+        window_s, every_s = self.study.window_s, self.study.look_every_s
+        expected = self.memory.tuner.default_levels(context or None).get(self.study.objective)
+        began = time.monotonic()
+        while suggestion.stop is not None and expected is not None and every_s is not None:
+            if time.monotonic() - began + every_s >= window_s:
+                break
+            self._pause(every_s)
+            ended = self._look(suggestion.id, expected.mean, min(time.monotonic() - began, window_s))
+            if ended is not None:
+                return ended
+        self._pause(max(window_s - (time.monotonic() - began), 0.0))
+        return None
+
+    def _look(self, id: str, level: float, after_s: float) -> Ended | None:
+        """One look inside the window; None: go on, also where there is nothing to see yet.
+
+        `level`: what the default is expected to give of the objective in this situation.
+        """
+        name = self.study.objective
+        try:
+            metrics = self.reader.glance("canary" if self.by_instances else "query", after_s)
+            control = self.reader.glance("control", after_s) if self.by_instances else None
+        except (NoData, QueryFailed, InvalidValue) as reason:
+            log.debug("a look inside the window saw nothing: %s", reason)
+            return None
+        beside = level if control is None else control[name]
+        came = beside + after_s / self.study.window_s * (metrics[name] - beside)
+        # as it would be had the control given what is expected
+        here = came if control is None else beside_control(came, beside, level)
+        if not self.memory.tuner.should_stop(id, {name: here}):
+            return None
+        return Ended(after_s, {**metrics, name: came}, control)
 
     def _ended(self, context: Context, params: Params, ended: Ended) -> dict[str, Any]:
         """A step that was ended inside its window: the last good parameters come back at once."""
@@ -152,11 +197,6 @@ class Stepper:
             "broken": broken,
             "good": role != "observed" and (is_default or not (broken or is_worse(kinds, metrics, levels))),
         }
-
-    def _level(self, levels: Levels) -> float | None:
-        """What the default is expected to give of the objective."""
-        name = self.study.objective
-        return levels[name].mean if name in levels else None
 
     def _context_after(self, before: Context) -> Context | None:
         """The situation at the end of the window; None if it cannot be read then."""

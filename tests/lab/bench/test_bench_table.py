@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from rasp_lab.cli.table import parse_default, parse_metrics
 from rasp_tuner.cli import app
-from rasp_tuner.cli.lists import words
+from rasp_tuner.cli.common import words
 from rasp_tuner.errors import InvalidValue
 
 

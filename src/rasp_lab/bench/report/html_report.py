@@ -137,7 +137,7 @@ def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), times
     if _has_papers_agents(plain):
         constants = f"<p>{escape(paper_tables.CONSTANTS_NOTE)}</p>" + html_page.table(paper_tables.hyperparameters())
         body += ["<h2>Hyperparameters</h2>", html_page.folded("The paper's constants beside ours", constants)]
-    return html_page.page(title, [*body, f"<p>Written by rasp-tuner {__version__}.</p>"])
+    return html_page.page(title, [*body, f"<p>Written by rasp-tuner {__version__}.</p>"], pictures.STYLE)
 
 
 def stream_tables(runs: Sequence[Runs], horizon: int) -> list[tuple[str, Table]]:
@@ -167,11 +167,18 @@ def _has_papers_agents(runs: Sequence[Runs]) -> bool:
     return any(r.agent.startswith(("rasp-paper", "gp-ucb")) for r in runs)
 
 
+def _win_or_lose(head: str, text: str) -> str:
+    """Below one is green and above one red, except the seeds."""
+    if head == "seeds" or not text[:1].isdigit():
+        return ""
+    return "win" if float(text) < 1 else "lose" if float(text) > 1 else ""
+
+
 def _at(here: Sequence[Runs], horizon: int) -> list[str]:
     """Tables and figures of one horizon."""
     body = [
         f"<h2>T = {horizon:,}</h2>",
-        html_page.table(tables.ratio_table(here, horizon), "Regret relative to the static default", shade=True),
+        html_page.table(tables.ratio_table(here, horizon), "Regret relative to the static default", _win_or_lose),
         "<p>Below one beats doing nothing. In brackets: the regret itself, where the static default has none.</p>",
     ]
     body.append(f"<p>{BANDS}</p>")

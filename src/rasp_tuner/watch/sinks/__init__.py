@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from rasp_tuner.base.checks import show
 from rasp_tuner.errors import InvalidSpace
@@ -32,12 +31,12 @@ def parse_sink(study: str, name: str, spec: object, knobs: Mapping[str, Knob], f
     if not words or any(word not in APPLIED_IN for word in words):
         raise InvalidSpace(f"sinks.{name}.modes must be of {', '.join(APPLIED_IN)}, got {show(modes)}")
     fields = SinkFields(study, name, words, tuple(knobs), folder, rest)
-    sink: Sink = KINDS[kinds[0]](fields)
+    sink = KINDS[kinds[0]](fields)
     fields.check_all_used()
     return sink
 
 
-KINDS: dict[str, Callable[[SinkFields], Any]] = {
+KINDS: dict[str, Callable[[SinkFields], Sink]] = {
     "file": file_sink,
     "url": hook_sink,
     "command": command_sink,

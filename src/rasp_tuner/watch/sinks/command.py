@@ -18,7 +18,7 @@ from rasp_tuner.errors import InvalidSpace, SinkFailed
 from rasp_tuner.space import Params
 from rasp_tuner.study_file import template
 from rasp_tuner.study_file.fields import seconds
-from rasp_tuner.watch.sinks.sink import SinkFields, placeholder_values, used_knobs
+from rasp_tuner.watch.sinks.sink import Sink, SinkFields
 
 SHOWN_TEXT = 300  # last characters of what a command said
 TAIL_BYTES = 4 * SHOWN_TEXT
@@ -27,20 +27,13 @@ LOOK_EVERY_S = 0.02
 
 
 @dataclass(frozen=True)
-class CommandSink:
+class CommandSink(Sink):
     """Runs a program in the study's folder. No shell reads the values."""
 
-    name: str
-    modes: tuple[str, ...]
-    all_knobs: tuple[str, ...]
     words: tuple[str, ...]
     env: Mapping[str, str]
     timeout_s: float
     folder: Path
-
-    @property
-    def knobs(self) -> tuple[str, ...]:
-        return used_knobs(self.all_knobs, [*self.words, *self.env.values()])
 
     def deliver(self, params: Params) -> None:
         words, env = self._filled(params)
@@ -71,7 +64,7 @@ class CommandSink:
                 raise SinkFailed(f"sink {self.name!r}: {shown} exits with {code}: {_tail(output)}")
 
     def _filled(self, params: Params) -> tuple[list[str], dict[str, str]]:
-        values = placeholder_values(self.all_knobs, params)
+        values = self.placeholder_values(params)
         env = {name: template.fill(text, values) for name, text in self.env.items()}
         return template.fill_words(self.words, values), env
 
@@ -101,10 +94,9 @@ def command_sink(fields: SinkFields) -> CommandSink:
         raise InvalidSpace(
             f'{fields.where}.env must be a table of texts, as in {{ WORKERS = "{{workers}}" }}, got {env!r}'
         )
-    for text in [*words, *env.values()]:
-        template.check(fields.where, text, fields.knobs)
+    knobs = fields.used_knobs(fields.where, [*words, *env.values()])
     timeout_s = seconds(f"{fields.where}.timeout", fields.take("timeout", 30)) or 0.0
-    return CommandSink(fields.name, fields.modes, fields.knobs, tuple(words), env, timeout_s, fields.folder.resolve())
+    return CommandSink(fields.name, fields.modes, knobs, tuple(words), env, timeout_s, fields.folder.resolve())
 
 
 def _exit_status(process: "subprocess.Popen[bytes]", output: IO[bytes], timeout_s: float) -> int:

@@ -10,7 +10,7 @@ from rasp_tuner.errors import InvalidSpace, QueryFailed, SinkFailed
 from rasp_tuner.space import Params
 from rasp_tuner.study_file.fields import seconds
 from rasp_tuner.watch.http_call import call, check_headers, check_url, filled_headers
-from rasp_tuner.watch.sinks.sink import SinkFields
+from rasp_tuner.watch.sinks.sink import Sink, SinkFields
 
 METHODS = ("POST", "PUT", "PATCH")
 FIRST_PAUSE_S = 0.2  # doubled after each try
@@ -18,12 +18,9 @@ SHOWN_TEXT = 200
 
 
 @dataclass(frozen=True)
-class HookSink:
+class HookSink(Sink):
     """Sends {"study": name, "params": {...}}; any status from 200 to 299 means that the parameters are in use."""
 
-    name: str
-    modes: tuple[str, ...]
-    knobs: tuple[str, ...]
     study: str
     url: str
     method: str
