@@ -446,7 +446,8 @@ class GpFamily:
         """Scales of contexts, hyperparameters and trust move a little now and then; the posterior follows."""
         s, stored, n = self._state, self._stored, self._stored.count
         now, last = s["clock"].tolist()
-        due = n >= FEWEST_SAMPLES and now - last >= refit_every(int(now), len(s["median"]))
+        every = 1 if self._find else refit_every(int(now), len(s["median"]))  # each new input may be unlike all others
+        due = n >= FEWEST_SAMPLES and now - last >= every
         if n >= FEWEST_SAMPLES and not due and self._fit is not None:
             self._fit = self._fitted()
             return
