@@ -279,7 +279,7 @@ def _numbers_to_learn(dims: Dims) -> int:
     d, p, m = dims.knobs, dims.features, dims.coefficients
     beside = d + dims.columns + dims.sample + 2 * p + p * p
     track = d + max(_numbers_to_estimate(dims), dims.rows)
-    trust = L * dims.prompt + L * dims.rows
+    trust = L * (dims.prompt + dims.rows + dims.sample)
     merge = 48 * dims.rows
     early = EARLY_SAMPLES**2 + (EARLY_SAMPLES + 2) ** 2 + 4 * EARLY_SAMPLES + 16 + dims.context
     row, n = m + 12, WINDOW_SAMPLES

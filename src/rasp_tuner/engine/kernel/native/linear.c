@@ -51,6 +51,10 @@ WIDER void exp_falling(int64_t n, double *x) {
     }
     JOIN();
 }
+
+void log_positive(int64_t n, double *x) {
+    for (int64_t i = 0; i < n; i++) x[i] = log(x[i]);
+}
 #else
 enum { QUADS = 2 }; /* while one waits for a product, the other goes on */
 
@@ -80,6 +84,31 @@ WIDER void exp_falling(int64_t n, double *x) {
         memcpy(last, x + i, sizeof(double) * (size_t)(n - i));
         exp_some(last);
         memcpy(x + i, last, sizeof(double) * (size_t)(n - i));
+    }
+}
+
+/* x = 2^n m with m from root(1/2) to root(2). With f = m - 1 and s = f / (2 + f), log m = f - f^2 / 2 + s (f^2 / 2 + R),
+ * where R is a series in s^2: coefficients are those of fdlibm. */
+PART_OF_EACH void log_four(Quad *x) {
+    const double series[] = {1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
+                             2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01};
+    const uint64_t half_root = 0x3FE6A09E667F3BCD, one = 0x3FF0000000000000, digits = 0x000FFFFFFFFFFFFF;
+    const QuadBits bits = (QuadBits)*x - half_root + one; /* their exponent is n + 1023, their digits are those of m */
+    const Quad whole = (Quad)((bits >> 52) + 0x4338000000000000) - (TO_WHOLE + 1023.0);
+    const Quad f = (Quad)((bits & digits) + half_root) - 1.0, s = f / (f + 2.0), z = s * s, half = 0.5 * f * f;
+    Quad R = z * 1.479819860511658591e-01;
+    for (int term = 0; term < 6; term++) R = (R + series[term]) * z;
+    *x = whole * 6.93147180369123816490e-01 - ((half - (s * (half + R) + whole * 1.90821492927058770002e-10)) - f);
+}
+
+WIDER void log_positive(int64_t n, double *x) {
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) log_four((Quad *)(x + i));
+    if (i < n) {
+        Quad last = {1.0, 1.0, 1.0, 1.0};
+        memcpy(&last, x + i, sizeof(double) * (size_t)(n - i));
+        log_four(&last);
+        memcpy(x + i, &last, sizeof(double) * (size_t)(n - i));
     }
 }
 #endif

@@ -65,21 +65,26 @@ double trust_in_sample(const Dims *dims, const State *one, const Belief *belief,
     return trust;
 }
 
-int64_t trust_scratch(const Dims *dims) { return L * dims->P + L * dims->R; }
+int64_t trust_scratch(const Dims *dims) { return L * (dims->P + dims->R + dims->q); }
 
-/* The square of what is predicted less y, in the entries of a prompt [P, L]. */
-static void make_form(const Dims *dims, const State *one, const Belief *belief, double *form) {
+/* The square of what is predicted less y, in the entries of a prompt [P, L]; x [q, L] is scratch. */
+WIDER static void make_form(const Dims *dims, const State *one, const Belief *belief, double *form, double *x) {
     const int64_t p = dims->p, q = dims->q;
-    for (int64_t expert = 0; expert < L; expert++) {
-        const double *mean = belief->mean + expert * p;
-        EACH(i, q) {
-            double *at = form + expert + L * (i * q - i * (i - 1) / 2);
-            const double x = i < p ? mean[i] + (i == 0 ? *belief->offset : 0.0) : -one->weights[i - p];
-            *at = x * x;
-            at += L;
-            for (int64_t j = i + 1; j < q; j++, at += L) *at = 2.0 * (x * (j < p ? mean[j] : -one->weights[j - p]));
+    EACH(i, q)
+        for (int expert = 0; expert < L; expert++) {
+            const double mean = i < p ? belief->mean[expert * p + i] : -one->weights[i - p];
+            x[i * L + expert] = i == 0 ? mean + *belief->offset : mean;
         }
+    JOIN();
+    EACH(i, q) {
+        const double *own = x + i * L;
+        double *at = form + L * (i * q - i * (i - 1) / 2 - i); /* of entry (i, j) in place j */
+        for (int expert = 0; expert < L; expert++) at[i * L + expert] = own[expert] * own[expert];
+        for (int64_t j = i + 1; j < q; j++)
+            for (int expert = 0; expert < L; expert++)
+                at[j * L + expert] = 2.0 * (own[expert] * x[j * L + expert]);
     }
+    JOIN();
 }
 
 /* sums [TOGETHER, L] = x form for x [TOGETHER, P] and form [P, L] */
@@ -156,7 +161,7 @@ void update_trust(const Dims *dims, const State *one, const Belief *belief, doub
     const double a = *belief->a;
     if (count < 4) return;
     double *form = scratch, *squares = form + L * dims->P;
-    make_form(dims, one, belief, form);
+    make_form(dims, one, belief, form, squares + L * R);
     slot_residuals(dims, one, form, squares);
     for (int64_t expert = 0; expert < L; expert++) {
         const double *own = squares + expert * R, *kernel = belief->kernels + expert * R;

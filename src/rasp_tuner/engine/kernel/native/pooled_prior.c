@@ -121,13 +121,20 @@ void reset_noise(const State *one) {
 }
 
 void observe_noise(const State *one, const double *errors, const double *unsure) {
-    EACH(at, E * NOISES) {
-        const int64_t expert = at / NOISES, i = at % NOISES;
-        double *score = one->noises + at, variance = unsure[expert] + exp(noise_log((int)i));
-        const double far = least(fabs(errors[expert]) / sqrt(FREEDOM * variance), FARTHEST);
-        *score = KEEP * *score + (1.0 - KEEP) * noise_prior((int)i) + STUDENT_NORM - 0.5 * log(variance)
-                 - 0.5 * (FREEDOM + 1.0) * log1p(far * far);
+    double known[NOISES], logs[2 * E * NOISES], *size = logs, *surprise = logs + E * NOISES;
+    for (int i = 0; i < NOISES; i++) known[i] = exp(noise_log(i));
+    for (int at = 0; at < E * NOISES; at++) {
+        size[at] = unsure[at / NOISES] + known[at % NOISES];
+        const double far = least(fabs(errors[at / NOISES]) / sqrt(FREEDOM * size[at]), FARTHEST);
+        surprise[at] = 1.0 + far * far;
     }
+    log_positive(2 * E * NOISES, logs);
+    EACH(at, E * NOISES) {
+        double *score = one->noises + at;
+        *score = KEEP * *score + (1.0 - KEEP) * noise_prior((int)(at % NOISES)) + STUDENT_NORM - 0.5 * size[at]
+                 - 0.5 * (FREEDOM + 1.0) * surprise[at];
+    }
+    JOIN();
     EACH(expert, E) {
         double *scores = one->noises + expert * NOISES, top = -INFINITY;
         for (int i = 0; i < NOISES; i++) top = most(top, scores[i]);
