@@ -127,31 +127,36 @@ WIDER static void slot_residuals(const Dims *dims, const State *one, const doubl
 
 /* The least value for which those up to it weigh so much; each weighs 1 if no weights are given. What cannot be it is
    put aside, time after time: half of the values as a rule. */
-double value_reaching(int64_t n, const double *values, const double *weights, double mass) {
-    double low[2][SLOTS + SPARE_SLOTS], high[2][SLOTS + SPARE_SLOTS]; /* values and weights below a pivot, and above */
+WIDER double value_reaching(int64_t n, const double *values, const double *weights, double mass) {
+    enum { BESIDE = 4 }; /* sums side by side; values are filled up to so many by some that weigh nothing */
+    double value[SLOTS + SPARE_SLOTS + BESIDE], weight[SLOTS + SPARE_SLOTS + BESIDE];
+    memcpy(value, values, sizeof(double) * (size_t)n);
+    for (int64_t i = 0; i < n; i++) weight[i] = weights ? weights[i] : 1.0;
     while (true) {
-        const double a = values[0], b = values[n / 2], c = values[n - 1];
+        for (int64_t i = n; i < n + BESIDE; i++) value[i] = INFINITY, weight[i] = 0.0;
+        const double a = value[0], b = value[n / 2], c = value[n - 1];
         const double pivot = most(least(a, b), least(most(a, b), c));
-        double below = 0.0, equal = 0.0;
-        int64_t less = 0, more = 0;
+        double less[BESIDE] = {0.0}, up_to[BESIDE] = {0.0};
+        for (int64_t i = 0; i < n; i += BESIDE) {
+            for (int s = 0; s < BESIDE; s++) {
+                less[s] += (double)(value[i + s] < pivot) * weight[i + s];
+                up_to[s] += (double)(value[i + s] <= pivot) * weight[i + s];
+            }
+        }
+        const double below = (less[0] + less[1]) + (less[2] + less[3]);
+        const double reached = (up_to[0] + up_to[1]) + (up_to[2] + up_to[3]);
+        const bool lower = below >= mass;
+        if (!lower && reached >= mass) return pivot;
+        int64_t kept = 0;
         for (int64_t i = 0; i < n; i++) { /* no branches: whether a value is below is anyone's guess */
-            const double value = values[i], weight = weights ? weights[i] : 1.0;
-            const bool is_less = value < pivot, is_more = value > pivot;
-            low[0][less] = high[0][more] = value;
-            low[1][less] = high[1][more] = weight;
-            less += is_less;
-            more += is_more;
-            below += is_less ? weight : 0.0;
-            equal += is_less || is_more ? 0.0 : weight;
+            const bool keep = lower ? value[i] < pivot : value[i] > pivot;
+            value[kept] = value[i];
+            weight[kept] = weight[i];
+            kept += keep;
         }
-        if (less > 0 && below >= mass) {
-            n = less, values = low[0], weights = low[1];
-        } else if (more > 0 && below + equal < mass) {
-            mass -= below + equal;
-            n = more, values = high[0], weights = high[1];
-        } else {
-            return pivot;
-        }
+        if (kept == 0) return pivot;
+        if (!lower) mass -= reached;
+        n = kept;
     }
 }
 
