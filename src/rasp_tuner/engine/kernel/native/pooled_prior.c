@@ -57,6 +57,7 @@ double estimate_curvature(const Dims *dims, const Prior *prior, const double *G,
     rest -= level * (2.0 * b[0] - level * n);
     for (int t = 0; t < TRIED; t++) {
         const double noise = TRIED_NOISES[t];
+        JOIN(); /* all lanes are done with A */
         evidence[t] = -INFINITY;
         logs[t] = 0.0;
         EACH(i, p) {
