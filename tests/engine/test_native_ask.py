@@ -102,7 +102,7 @@ def test_the_kernel_of_age_is_an_exponential_to_the_last_digits():
 
 
 @needs_library
-def test_some_rows_and_many_threads_answer_as_each_tuner_alone(monkeypatch: pytest.MonkeyPatch):
+def test_some_rows_answer_as_each_tuner_alone():
     dims, rng = Dims(3, 2, 1), np.random.default_rng(1)
     state, default = play(dims, 4, 12), default_of(dims)
     rows = rng.integers(0, 4, 50)
@@ -115,11 +115,6 @@ def test_some_rows_and_many_threads_answer_as_each_tuner_alone(monkeypatch: pyte
         np.testing.assert_array_equal(alone.buffer[0], whole.buffer[i])
         for mine, theirs in zip(alone.choose(draws[i : i + 1]), chosen, strict=True):
             np.testing.assert_array_equal(mine[0], theirs[i])
-    monkeypatch.setattr(native, "THREADS_FROM_TUNERS", 2)
-    spread = NativeBatch(dims, default, state).believe(contexts, rows)
-    np.testing.assert_array_equal(spread.buffer, whole.buffer)
-    for mine, theirs in zip(spread.choose(draws), chosen, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
 
 
 @needs_library

@@ -198,6 +198,7 @@ def test_tensors_may_come_in():
 def test_chunks_and_threads_change_nothing(monkeypatch):
     whole = teach(fleet(9), Worlds(9), 6)
     monkeypatch.setattr("rasp_tuner.fleet.device.CPU_CHUNK", 2)
+    monkeypatch.setattr("rasp_tuner.fleet.device.CPU_THREAD_FROM", 2)
     monkeypatch.setattr("rasp_tuner.fleet.device._cores", lambda: 3)
     np.testing.assert_allclose(teach(fleet(9), Worlds(9), 6), whole, rtol=0.0, atol=1e-9)
 

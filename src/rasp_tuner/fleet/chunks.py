@@ -18,12 +18,12 @@ class Chunks:
     """Calls a function for some tuners after the other, or side by side."""
 
     def __init__(self, device: Device) -> None:
-        self._device = device
+        self._device, self._workers = device, device.workers  # the same as long as beliefs of an ask are kept
 
     def parts(self, rows: Places) -> list[slice]:
-        """Of the positions in a call: as many to each as are computed together."""
-        size, most = len(rows), self._device.chunk
-        count = -(-size // most)
+        """Of the positions in a call: as many to each as are computed together, but work for every thread."""
+        size, most, few = len(rows), self._device.most_tuners, self._device.few_tuners
+        count = max(-(-size // most), min(-(-size // few), self._workers))
         ends = [size * i // count for i in range(count + 1)] if count else [0]
         return [slice(a, b) for a, b in pairwise(ends)]
 
@@ -45,7 +45,7 @@ class Chunks:
             return result
 
         parts = self.parts(rows)
-        if len(parts) < 2 or self._device.workers < 2:
+        if len(parts) < 2 or self._workers < 2:
             return [one(part) for part in parts]
-        with ThreadPoolExecutor(self._device.workers) as pool:
+        with ThreadPoolExecutor(self._workers) as pool:
             return list(pool.map(one, parts))

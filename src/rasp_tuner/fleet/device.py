@@ -13,7 +13,8 @@ from rasp_tuner.engine.kernel.native_batch import host_batch
 from rasp_tuner.engine.kernel.state import Dims, blank
 from rasp_tuner.errors import InvalidSpace, MissingExtra
 
-CPU_CHUNK, GPU_CHUNK = 250, 16_384  # tuners computed together: as many as a cache holds; as many as fill a GPU
+CPU_CHUNK, GPU_CHUNK = 500, 16_384  # tuners computed together: more bring nothing; as many as fill a GPU
+CPU_THREAD_FROM, GPU_THREAD_FROM = 250, 16_384  # tuners that are worth one more thread
 GPU_WORKERS = 8  # more wait for one another's Python
 
 
@@ -36,9 +37,14 @@ class Device:
                 raise InvalidSpace(f"device={name!r}: torch finds no GPU here; device='cpu' works everywhere")
 
     @property
-    def chunk(self) -> int:
-        """Tuners that are computed together."""
+    def most_tuners(self) -> int:
+        """That are computed together."""
         return GPU_CHUNK if self._on_gpu else CPU_CHUNK
+
+    @property
+    def few_tuners(self) -> int:
+        """Up to so many are computed together even where another thread is idle."""
+        return GPU_THREAD_FROM if self._on_gpu else CPU_THREAD_FROM
 
     @property
     def workers(self) -> int:

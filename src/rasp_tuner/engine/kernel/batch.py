@@ -76,7 +76,7 @@ class Batch(Protocol):
         ...
 
     def ask(self, contexts: Array, keys: DrawKeys, rows: Places | None = None) -> tuple[Beliefs, Array, BesideDefault]:
-        """What `believe` gives; points [n, d] to try next; and these beside the default."""
+        """What `believe` gives, good until the next ask; points [n, d] to try next; and these beside the default."""
         ...
 
     def read(self, name: str, rows: Places) -> Array:

@@ -272,16 +272,16 @@ def _numbers_to_believe(dims: Dims) -> int:
 
 
 def _numbers_to_estimate(dims: Dims) -> int:
-    return 2 * dims.features**2 + 5 * dims.features
+    return (dims.features + 3) ** 2 + dims.features
 
 
 def _numbers_to_learn(dims: Dims) -> int:
     d, p, m = dims.knobs, dims.features, dims.coefficients
     beside = d + dims.columns + dims.sample + 2 * p + p * p
     track = d + max(_numbers_to_estimate(dims), dims.rows)
-    trust = L * dims.prompt + L * dims.rows
+    trust = L * (dims.prompt + dims.rows + dims.sample)
     merge = 48 * dims.rows
-    early = 2 * EARLY_SAMPLES * (EARLY_SAMPLES + 2) + 16 + dims.context
+    early = EARLY_SAMPLES**2 + (EARLY_SAMPLES + 2) ** 2 + 4 * EARLY_SAMPLES + 16 + dims.context
     row, n = m + 12, WINDOW_SAMPLES
     fit = n * (3 * d + 6 + dims.rank + row) + 6 * m + 2 * m * m
     return beside + max(track, trust, merge, early, fit)

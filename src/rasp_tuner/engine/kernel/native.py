@@ -6,7 +6,6 @@ It is optional (`available()`): it saves what NumPy costs on small arrays. Calls
 import ctypes
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.shared_structs import MOST_COMPILED_KNOBS, DimsStruct, StateStruct, difference
 from rasp_tuner.engine.kernel.state import Dims, State, shapes
 
-THREADS_FROM_TUNERS = 256  # fewer are done before threads have begun
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all have
     "believe": [POINTER] * 2,
@@ -128,19 +126,3 @@ def address(array: NDArray[Any]) -> int:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] # three times as fast
     except (TypeError, ValueError):  # read-only, or empty
         return int(array.ctypes.data)
-
-
-def in_parts(call: Callable[[int, int], None], n: int) -> None:
-    """Have `call(start, stop)` do n tuners: at once, or on all processors where they are many."""
-    if n < THREADS_FROM_TUNERS:
-        call(0, n)
-        return
-    threads, workers = _threads(os.getpid())
-    edges = [n * i // workers for i in range(workers + 1)]
-    list(threads.map(call, edges[:-1], edges[1:]))
-
-
-@lru_cache(maxsize=1)
-def _threads(process: int) -> tuple[ThreadPoolExecutor, int]:  # noqa: ARG001 - a fork has none of its parent's threads
-    workers = os.cpu_count() or 1
-    return ThreadPoolExecutor(workers, thread_name_prefix="rasp-kernel"), workers

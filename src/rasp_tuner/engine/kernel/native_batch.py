@@ -1,4 +1,4 @@
-"""NativeBatch: the compiled functions on a state in NumPy; many tuners are spread over all processors."""
+"""NativeBatch: the compiled functions on a state in NumPy."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from rasp_tuner.engine.kernel.batch import BesideDefault, ExpectedLosses, HostBa
 from rasp_tuner.engine.kernel.belief import BeliefBuffer, length
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
+from rasp_tuner.engine.kernel.masks import span
 from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, address, as_given
 from rasp_tuner.engine.kernel.numpy_batch import NumpyBatch
 from rasp_tuner.engine.kernel.state import Dims, E, Places, State
@@ -68,29 +69,25 @@ class NativeBatch(HostBatch):
         self._functions = {name: native.function(f"rasp_{name}", [*every, *more]) for name, more in ARGUMENTS.items()}
         self._dims_at, self._state_at = native.dims_struct(dims, default), native.state_struct(dims, state)
         self._all = np.arange(state.size)
+        self._asked = np.empty((state.size, length(dims)))  # room for beliefs of `ask`: fresh memory has to be cleared
 
-    def believe(self, contexts: ArrayLike, rows: Places | None = None) -> "NativeBeliefs":
-        beliefs = NativeBeliefs(self, self._checked(rows))
-        contexts = as_given(contexts, len(beliefs), self.dims.context)
-        self.call("believe", beliefs.rows, (contexts, self.dims.context), beliefs.own)
+    def believe(self, contexts: ArrayLike, rows: Places | None = None, buffer: Array | None = None) -> "NativeBeliefs":
+        beliefs = NativeBeliefs(self, self._checked(rows), buffer)
+        self.call("believe", beliefs.rows, as_given(contexts, len(beliefs), self.dims.context), beliefs.buffer)
         return beliefs
 
     def ask(
         self, contexts: ArrayLike, keys: DrawKeys, rows: Places | None = None
     ) -> tuple["NativeBeliefs", Array, BesideDefault]:
-        beliefs = self.believe(contexts, rows)
+        at = span(self._all if rows is None else rows)
+        beliefs = self.believe(contexts, rows, self._asked[at] if isinstance(at, slice) else None)
         points, *_ = beliefs.choose(draws(keys, draws_needed(self.dims)))
         return beliefs, points, beliefs.versus_default(points)
 
-    def call(self, name: str, rows: Places, *given: tuple[Array, int] | int) -> None:
-        """Run a function: of arrays [n, width] it is given their addresses; numbers as they are."""
-        function, dims, state, at = self._functions[name], self._dims_at.address, self._state_at.address, address(rows)
-        ways = [(way, 0) if isinstance(way, int) else (address(way[0]), 8 * way[1]) for way in given]
-
-        def some(start: int, stop: int) -> None:
-            function(dims, state, at + 8 * start, stop - start, *(begin + start * step for begin, step in ways))
-
-        native.in_parts(some, len(rows))
+    def call(self, name: str, rows: Places, *given: Array | int) -> None:
+        """Run a function: of arrays [n, ...] it is given their addresses; numbers as they are."""
+        ways = (way if isinstance(way, int) else address(way) for way in given)
+        self._functions[name](self._dims_at.address, self._state_at.address, address(rows), len(rows), *ways)
 
     def _checked(self, rows: Places | None) -> Places:
         """Numbers of rows: compiled code trusts them."""
@@ -109,11 +106,6 @@ class NativeBeliefs(BeliefBuffer, CompiledBeliefs):
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    @property
-    def own(self) -> tuple[Array, int]:
-        """As a function is given it."""
-        return self.buffer, self.buffer.shape[1]
 
     def noise(self) -> Array:
         noise: Array = (self.weights * self.noises).sum(axis=1) * self.a**2
@@ -137,12 +129,10 @@ class NativeBeliefs(BeliefBuffer, CompiledBeliefs):
 
     def _run(self, name: str, given: Sequence[Given], widths: Sequence[int], count: int | None = None) -> list[Array]:
         n = len(self)
-        ways: list[tuple[Array, int] | int] = [(as_given(values, n, width), width) for values, width in given]
-        if count is not None:
-            ways.append(count)
+        counts = [] if count is None else [count]
         outputs = [np.empty((n, width) if width else n) for width in widths]
-        filled = ((output, width or 1) for output, width in zip(outputs, widths, strict=True))
-        self._batch.call(name, self.rows, self.own, *ways, *filled)
+        arrays = (as_given(values, n, width) for values, width in given)
+        self._batch.call(name, self.rows, self.buffer, *arrays, *counts, *outputs)
         return outputs
 
 

@@ -102,7 +102,9 @@ double context_reach(const State *one);                                         
 void encode_context(const Dims *dims, const State *one, const double *context, double *x);  /* moving.c: [1 + r] */
 double likeness(const Dims *dims, const State *one, const Belief *belief);           /* believe.c: of the likest slot */
 void features(const Dims *dims, const double *u, double *phi);                       /* linear.c: [p] */
-APART int cholesky(int64_t n, const double *A, double *lower);                             /* linear.c: 0 if it worked */
+APART int factor(int64_t n, int64_t rows, double *A);                                      /* linear.c: 0 if it worked */
+void transpose_root(int64_t n, int64_t rows, const double *upper, double *lower);           /* linear.c */
+APART void inverse_of_root(int64_t n, double *scratch, double *inverse);                   /* linear.c */
 APART int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);       /* linear.c: 0 if it worked */
 APART void inverse_four(int64_t n, double *A, double *inverse, double *scratch, int *wrong);    /* linear.c: side by side */
 APART void eigen_symmetric(int64_t n, double *A, double *values, double *vectors);         /* linear.c: ascending; columns */

@@ -33,7 +33,6 @@ APART bool seen_before(const Dims *dims, const State *one, int64_t slot, int64_t
 
 /* pooled_prior.c */
 int64_t estimate_scratch(const Dims *dims); /* numbers that estimate_curvature needs */
-void solve_lower(int64_t n, const double *lower, double *x); /* x <- lower^-1 x */
 void observe_scores(const State *one, const double *logs);
 void observe_noise(const State *one, const double *errors, const double *unsure); /* [E], in units of a */
 void reset_noise(const State *one);

@@ -51,6 +51,10 @@ WIDER void exp_falling(int64_t n, double *x) {
     }
     JOIN();
 }
+
+void log_positive(int64_t n, double *x) {
+    for (int64_t i = 0; i < n; i++) x[i] = log(x[i]);
+}
 #else
 enum { QUADS = 2 }; /* while one waits for a product, the other goes on */
 
@@ -82,29 +86,78 @@ WIDER void exp_falling(int64_t n, double *x) {
         memcpy(x + i, last, sizeof(double) * (size_t)(n - i));
     }
 }
+
+/* x = 2^n m with m from root(1/2) to root(2). With f = m - 1 and s = f / (2 + f), log m = f - f^2 / 2 + s (f^2 / 2 + R),
+ * where R is a series in s^2: coefficients are those of fdlibm. */
+PART_OF_EACH void log_four(Quad *x) {
+    const double series[] = {1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
+                             2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01};
+    const uint64_t half_root = 0x3FE6A09E667F3BCD, one = 0x3FF0000000000000, digits = 0x000FFFFFFFFFFFFF;
+    const QuadBits bits = (QuadBits)*x - half_root + one; /* their exponent is n + 1023, their digits are those of m */
+    const Quad whole = (Quad)((bits >> 52) + 0x4338000000000000) - (TO_WHOLE + 1023.0);
+    const Quad f = (Quad)((bits & digits) + half_root) - 1.0, s = f / (f + 2.0), z = s * s, half = 0.5 * f * f;
+    Quad R = z * 1.479819860511658591e-01;
+    for (int term = 0; term < 6; term++) R = (R + series[term]) * z;
+    *x = whole * 6.93147180369123816490e-01 - ((half - (s * (half + R) + whole * 1.90821492927058770002e-10)) - f);
+}
+
+WIDER void log_positive(int64_t n, double *x) {
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) log_four((Quad *)(x + i));
+    if (i < n) {
+        Quad last = {1.0, 1.0, 1.0, 1.0};
+        memcpy(&last, x + i, sizeof(double) * (size_t)(n - i));
+        log_four(&last);
+        memcpy(x + i, &last, sizeof(double) * (size_t)(n - i));
+    }
+}
 #endif
 
+/* factor: U of A = U'U for the first n rows of A [rows, rows], in place; of A only what is not below the diagonal is read.
+ *   What stands beside it, B, becomes U'^-1 B, and C in the corner becomes C - B' A^-1 B: so right sides are solved for,
+ *   and their products known, along with the factor.
+ * transpose_root: its first part as a lower triangle [n, n] with zeros above; both may be one, if they have n rows.
+ * inverse_of_root: of A = scratch scratch', a lower triangle with zeros above, which is used up.
+ * inverse_spd: of A; scratch [n, n].
+ * Those that return something return 0 if A is positive definite. */
+void transpose_root(int64_t n, int64_t rows, const double *upper, double *lower) {
+    EACH(i, n) {
+        for (int64_t j = 0; j < i; j++) lower[i * n + j] = upper[j * rows + i];
+        lower[i * (n + 1)] = upper[i * (rows + 1)];
+    }
+    JOIN();
+    EACH(i, n) for (int64_t j = i + 1; j < n; j++) lower[i * n + j] = 0.0;
+    JOIN();
+}
+
 #if defined(RASP_LANES) && RASP_LANES > 1
-int cholesky(int64_t n, const double *A, double *lower) {
-    if (lower != A) EACH(i, n * n) lower[i] = A[i];
+int factor(int64_t n, int64_t rows, double *A) {
     for (int64_t j = 0; j < n; j++) {
         JOIN();
-        double pivot = lower[j * n + j];
+        double *own = A + j * rows, pivot = own[j];
+        JOIN();
         if (!(pivot > 0.0 && pivot <= 1e300)) return 1;
         double root = sqrt(pivot), inverse = 1.0 / root;
-        EACH(i, n - j) lower[(j + i) * n + j] = i ? lower[(j + i) * n + j] * inverse : root;
-        EACH(i, n - j - 1) {
-            double *row = lower + (j + 1 + i) * n, value = row[j];
-            for (int64_t k = j + 1; k <= j + 1 + i; k++) row[k] -= value * lower[k * n + j];
+        EACH(i, rows - j) own[j + i] = i ? own[j + i] * inverse : root;
+        JOIN();
+        EACH(i, rows - j - 1) {
+            double *row = A + (j + 1 + i) * rows, value = own[j + 1 + i];
+            for (int64_t k = j + 1 + i; k < rows; k++) row[k] -= value * own[k];
         }
     }
-    EACH(i, n) for (int64_t k = i + 1; k < n; k++) lower[i * n + k] = 0.0;
     JOIN();
     return 0;
 }
 
 int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
-    if (cholesky(n, A, scratch)) return 1;
+    EACH(i, n * n) scratch[i] = A[i];
+    if (factor(n, n, scratch)) return 1;
+    transpose_root(n, n, scratch, scratch);
+    inverse_of_root(n, scratch, inverse);
+    return 0;
+}
+
+void inverse_of_root(int64_t n, double *scratch, double *inverse) {
     EACH(i, n) scratch[i * (n + 1)] = 1.0 / scratch[i * (n + 1)];
     JOIN();
     EACH(j, n) { /* column j of the factor's inverse becomes row j above the diagonal: each needs its own only */
@@ -122,43 +175,31 @@ int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
         inverse[at] = sum;
     }
     JOIN();
-    return 0;
 }
 #else
-/* Columns j to j + 3 of a factor are known up to their own part: finish them, and keep copies as rows above the
- * diagonal. */
-static inline int factor_columns(int64_t n, int64_t j, int64_t end, double *lower) {
-    for (; j < end; j++) {
-        double pivot = lower[j * n + j];
-        if (!(pivot > 0.0 && pivot <= 1e300)) return 1;
-        double root = sqrt(pivot), inverse = 1.0 / root, *column = lower + j * n;
-        column[j] = root;
-        for (int64_t i = j + 1; i < n; i++) {
-            double *row = lower + i * n, value = row[j] * inverse;
-            row[j] = column[i] = value;
-            for (int64_t k = j + 1; k < end && k <= i; k++) row[k] -= value * column[k];
-        }
-    }
-    return 0;
-}
-
-/* A = lower lower' from the lower triangle of A; what is above the diagonal of `lower` becomes zero. They may be one.
- * Returns 0 if A is positive definite. */
-WIDER int cholesky(int64_t n, const double *A, double *lower) {
-    if (lower != A) memcpy(lower, A, sizeof(double) * (size_t)(n * n));
+WIDER int factor(int64_t n, int64_t rows, double *A) {
     for (int64_t j = 0; j < n; j += 4) {
         int64_t end = j + 4 < n ? j + 4 : n;
-        if (factor_columns(n, j, end, lower)) return 1;
-        for (int64_t i = end; i < n; i++) { /* what these four take from the rest */
-            double *row = lower + i * n, by[] = {-row[j], -row[j + 1], -row[j + 2], -row[j + 3]};
-            add_four(i + 1 - end, by, 1, lower + j * n + end, n, row + end);
+        for (int64_t i = j; i < end; i++) {
+            double *row = A + i * rows;
+            for (int64_t k = j; k < i; k++) add_scaled(rows - i, -A[k * rows + i], A + k * rows + i, row + i);
+            double pivot = row[i];
+            if (!(pivot > 0.0 && pivot <= 1e300)) return 1;
+            double root = sqrt(pivot), inverse = 1.0 / root;
+            row[i] = root;
+            for (int64_t k = i + 1; k < rows; k++) row[k] *= inverse;
+        }
+        for (int64_t i = end; i < rows; i++) { /* what these rows take from the rest */
+            double by[4];
+            for (int64_t k = j; k < end; k++) by[k - j] = -A[k * rows + i];
+            if (end == j + 4) add_four(rows - i, by, 1, A + j * rows + i, rows, A + i * (rows + 1));
+            else
+                for (int64_t k = j; k < end; k++) add_scaled(rows - i, by[k - j], A + k * rows + i, A + i * (rows + 1));
         }
     }
-    for (int64_t j = 0; j < n; j++) memset(lower + j * n + j + 1, 0, sizeof(double) * (size_t)(n - 1 - j));
     return 0;
 }
 
-/* inverse [n, n] of A = scratch scratch', a lower triangle that is used up. */
 WIDER void inverse_of_root(int64_t n, double *scratch, double *inverse) {
     for (int64_t i = 0; i < n; i++) { /* scratch becomes its own inverse, row by row */
         double *row = inverse, *own = scratch + i * n, by = 1.0 / own[i]; /* room that is not needed yet */
@@ -179,9 +220,10 @@ WIDER void inverse_of_root(int64_t n, double *scratch, double *inverse) {
     }
 }
 
-/* Of a symmetric positive definite A, from its lower triangle; scratch [n, n]. Returns 0 if A is positive definite. */
 int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
-    if (cholesky(n, A, scratch)) return 1;
+    memcpy(scratch, A, sizeof(double) * (size_t)(n * n));
+    if (factor(n, n, scratch)) return 1;
+    transpose_root(n, n, scratch, scratch);
     inverse_of_root(n, scratch, inverse);
     return 0;
 }

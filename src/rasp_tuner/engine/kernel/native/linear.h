@@ -128,5 +128,7 @@ static inline double clip(double x, double low, double high) {
 
 /* x [n] becomes e^x, to about a unit in the last place, for x <= 0; never less than e^-708. */
 void exp_falling(int64_t n, double *x); /* linear.c */
+/* x [n] becomes its natural logarithm, to about a unit in the last place, for normal finite x > 0. */
+void log_positive(int64_t n, double *x); /* linear.c */
 
 #endif

@@ -5,19 +5,19 @@
    x        [1 + r, n]   a one, and the components of the context
    y        [n]          target, in units of the shared curvature
    theta    b, q, M      y = b + sum_i q_i (u_i - M_i x)^2 with q [d], M [d, 1 + r]
-   J        [n, m]       slope of y by theta, times the root of what a sample counts
-   A        [m, m]       precision of theta: J'J and that of the prior */
+   J        [m + 1, n]   slope of y by theta, and what is left of y, times the root of what a sample counts
+   A        [m + 1, .]   precision of theta: J J' and that of the prior; its last column is the right side of a step */
 #include "learn.h"
 
 #include <string.h>
 
-enum { TALL = 4, WIDE = 8 };                           /* the part of a product that is formed at once */
+enum { TALL = 4, WIDE = 2 };                            /* the part of a product that is formed at once */
 static const double LENGTHS[] = STEP_LENGTHS;           /* tried in turn */
 
 /* One fit: its data, its prior, and where it stands. */
 typedef struct {
     const Dims *dims;
-    int64_t n, stride;                /* samples; numbers in a row of J: m, and some to fill it up */
+    int64_t n;                        /* samples */
     double *u, *x, *y, *root;         /* [d, WINDOW], [1 + r, WINDOW], [n], [n] of what a sample counts */
     double *prior, *away, *pull;      /* [m] mean; [m] mean - theta; [m] precision (mean - theta) */
     double level_precision;
@@ -26,20 +26,17 @@ typedef struct {
     double *theta, *gaps, *residual;  /* [m], [d, WINDOW] to the optimum, [n] */
     double *moved, *after, *left;     /* the same after a step */
     double *step, *side;              /* [m]; [n] */
-    double *J, *A, *lower;            /* [n, stride]; [m, m]; [m, m] */
+    double *J, *A, *lower;            /* [m + 1, WINDOW]; [m + 1, m + 1]; [m, m] */
 } Fit;
-
-static int64_t row_length(const Dims *dims) { return (dims->m + WIDE) / WIDE * WIDE + TALL; } /* no power of two */
 
 int64_t fit_scratch(const Dims *dims) {
     const int64_t n = WINDOW, m = dims->m;
-    return n * (3 * dims->d + 1 + dims->r) + 5 * n + 6 * m + n * row_length(dims) + 2 * m * m;
+    return n * (3 * dims->d + 1 + dims->r) + 5 * n + 6 * m + n * (m + 1) + (m + 1) * (m + 1) + m * m;
 }
 
 static Fit make_fit(const Dims *dims, double *scratch) {
     const int64_t n = WINDOW, d = dims->d, m = dims->m;
     Fit fit = {.dims = dims};
-    fit.stride = row_length(dims);
     fit.u = scratch;
     fit.gaps = fit.u + n * d;
     fit.after = fit.gaps + n * d;
@@ -56,22 +53,31 @@ static Fit make_fit(const Dims *dims, double *scratch) {
     fit.moved = fit.theta + m;
     fit.step = fit.moved + m;
     fit.J = fit.step + m;
-    fit.A = fit.J + n * fit.stride;
-    fit.lower = fit.A + m * m;
+    fit.A = fit.J + n * (m + 1);
+    fit.lower = fit.A + (m + 1) * (m + 1);
     return fit;
 }
 
-/* The lower triangle of A [m, m] = R'R for R [n, m] with rows `stride` apart; rows are longer than m by WIDE - 1. */
-WIDER static void square_of(int64_t n, int64_t m, int64_t stride, const double *restrict R, double *restrict A) {
-    for (int64_t i = 0; i < m; i += TALL) {
-        for (int64_t j = 0; j < i + TALL && j < m; j += WIDE) {
-            double sums[TALL][WIDE] = {{0.0}};
-            const double *restrict a = R + i, *restrict b = R + j;
-            for (int64_t s = 0; s < n; s++, a += stride, b += stride)
+/* A [rows, rows] = J J' for J [rows, WINDOW], from the diagonal on. */
+WIDER static void square_of(int64_t n, int64_t rows, double *J, double *A) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t s = n; s % AT_ONCE; s++) J[i * WINDOW + s] = 0.0;
+    for (int64_t i = 0; i < rows; i += TALL) {
+        const AtOnce *a[TALL], *b[WIDE];
+        for (int y = 0; y < TALL; y++) a[y] = (const AtOnce *)(J + (i + y < rows ? i + y : rows - 1) * WINDOW);
+        for (int64_t j = 0; j < i + TALL && j < rows; j += WIDE) {
+            AtOnce sums[TALL][WIDE] = {{{0.0}}};
+            for (int x = 0; x < WIDE; x++) b[x] = (const AtOnce *)(J + (j + x < rows ? j + x : rows - 1) * WINDOW);
+            for (int64_t s = 0; s * AT_ONCE < n; s++)
                 for (int y = 0; y < TALL; y++)
-                    for (int x = 0; x < WIDE; x++) sums[y][x] += a[y] * b[x];
-            for (int y = 0; y < TALL && i + y < m; y++)
-                for (int x = 0; x < WIDE && j + x <= i + y; x++) A[(i + y) * m + j + x] = sums[y][x];
+                    for (int x = 0; x < WIDE; x++) sums[y][x] += a[y][s] * b[x][s];
+            for (int y = 0; y < TALL && i + y < rows; y++)
+                for (int x = 0; x < WIDE && j + x <= i + y; x++) {
+                    const double *parts = (const double *)&sums[y][x];
+                    double sum = 0.0;
+                    for (int c = 0; c < AT_ONCE; c++) sum += parts[c];
+                    A[(j + x) * rows + i + y] = sum;
+                }
         }
     }
 }
@@ -119,41 +125,40 @@ static double cost_of(const Fit *fit, const double *residual) {
     return dot(fit->n, fit->side, fit->side);
 }
 
-/* x <- (lower lower')^-1 x */
-static void solve_factored(int64_t n, const double *lower, double *x) {
-    solve_lower(n, lower, x);
-    for (int64_t i = n - 1; i >= 0; i--) {
-        const double own = x[i] / lower[i * (n + 1)];
-        EACH(k, i + 1) x[k] = k < i ? x[k] - own * lower[i * n + k] : own;
-        JOIN();
+/* J, from the gaps and what is left of y at theta. */
+WIDER static void make_slopes(const Fit *fit) {
+    const int64_t n = fit->n, d = fit->dims->d, size = 1 + fit->dims->r, m = fit->dims->m;
+    const double *restrict root = fit->root, *restrict x = fit->x, *restrict residual = fit->residual;
+    double *restrict J = fit->J;
+    EACH(s, n) J[s] = root[s];
+    for (int64_t i = 0; i < d; i++) {
+        const double *restrict gap = fit->gaps + i * WINDOW, by = -2.0 * fit->theta[1 + i];
+        double *restrict bend = J + (1 + i) * WINDOW, *restrict slope = J + (1 + d + i * size) * WINDOW;
+        EACH(s, n) bend[s] = root[s] * (gap[s] * gap[s]);
+        EACH(s, n) slope[s] = by * (root[s] * gap[s]);
+        for (int64_t j = 1; j < size; j++) EACH(s, n) slope[j * WINDOW + s] = slope[s] * x[j * WINDOW + s];
     }
+    EACH(s, n) J[m * WINDOW + s] = root[s] * residual[s];
+    JOIN();
 }
 
-/* The step; `pull` is that at theta. Returns 0 if there is one. */
-static int make_step(const Fit *fit) {
-    const int64_t n = fit->n, d = fit->dims->d, p = fit->dims->p, m = fit->dims->m, size = 1 + fit->dims->r;
-    double *A = fit->A;
-    EACH(i, m) fit->step[i] = fit->pull[i];
-    EACH(s, n) {
-        double *J = fit->J + s * fit->stride, root = fit->root[s];
-        fit->side[s] = root * fit->residual[s];
-        J[0] = root;
-        for (int64_t i = 0; i < d; i++) {
-            const double gap = fit->gaps[i * WINDOW + s], slope = -2.0 * fit->theta[1 + i] * (root * gap);
-            J[1 + i] = root * (gap * gap);
-            for (int64_t j = 0; j < size; j++) J[1 + d + i * size + j] = slope * fit->x[j * WINDOW + s];
-        }
-        for (int64_t i = m; i < fit->stride; i++) J[i] = 0.0;
-    }
-    for (int64_t s = 0; s < n; s++) add_scaled(m, fit->side[s], fit->J + s * fit->stride, fit->step);
-    square_of(n, m, fit->stride, fit->J, A);
+/* The step; `pull` is that at theta. Returns 0 if there is one; then A holds the factor of the precision. */
+WIDER static int make_step(const Fit *fit) {
+    const int64_t d = fit->dims->d, p = fit->dims->p, m = fit->dims->m, size = 1 + fit->dims->r, rows = m + 1;
+    double *A = fit->A, *step = fit->step;
+    make_slopes(fit);
+    square_of(fit->n, rows, fit->J, A);
     A[0] += fit->level_precision;
     for (int64_t i = 0; i < d; i++) {
-        for (int64_t j = 0; j <= i; j++) A[(1 + i) * m + 1 + j] += fit->shapes[i * p + j];
-        for (int64_t j = 0; j < size; j++) A[(1 + d + i * size + j) * (m + 1)] += 1.0 / move_variance(fit, i, j);
+        for (int64_t j = i; j < d; j++) A[(1 + i) * rows + 1 + j] += fit->shapes[i * p + j];
+        for (int64_t j = 0; j < size; j++) A[(1 + d + i * size + j) * (rows + 1)] += 1.0 / move_variance(fit, i, j);
     }
-    if (cholesky(m, A, fit->lower)) return 1;
-    solve_factored(m, fit->lower, fit->step);
+    for (int64_t i = 0; i < m; i++) A[i * rows + m] += fit->pull[i];
+    if (factor(m, rows, A)) return 1;
+    for (int64_t i = m - 1; i >= 0; i--) {
+        const double *row = A + i * rows;
+        step[i] = (row[m] - dot(m - 1 - i, row + i + 1, step + i + 1)) / row[i];
+    }
     return 0;
 }
 
@@ -230,9 +235,10 @@ void fit_moving(const Dims *dims, const State *one, const Belief *belief, const 
     weigh_samples(&fit, one->window_weights, noise_variance(one, E - 1));
     int helped = 1;
     for (int i = 0; i < 1 + (fit.n < YOUNG_SAMPLES ? YOUNG_EXTRA_STEPS : 0) && helped == 1; i++) helped = improve(&fit);
-    if (helped >= 0 && inverse_spd(m, fit.A, one->covariance, fit.lower)) helped = -1;
-    *one->fitted = helped < 0 ? 0.0 : 1.0; /* without an inverse the steps so far led nowhere: as where y jumps */
+    *one->fitted = helped < 0 ? 0.0 : 1.0; /* without a factor the steps so far led nowhere: as where y jumps */
     if (helped < 0) return;
+    transpose_root(m, m + 1, fit.A, fit.lower);
+    inverse_of_root(m, fit.lower, one->covariance);
     *one->unit = a;
     for (int64_t i = 0; i < 1 + d; i++) fit.theta[i] *= a;
     fit.theta[0] += offset;

@@ -9,7 +9,7 @@
 
 #define HALF_LOG_TWO_PI 0.9189385332046727
 
-enum { RIVALS = 3 };
+enum { RIVALS = 3, MOST_ROWS_EARLY = EARLY + 2 };
 static const double RIVAL_NOISES[RIVALS] = BOWL_NOISES;
 
 void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *spare) {
@@ -65,21 +65,26 @@ double trust_in_sample(const Dims *dims, const State *one, const Belief *belief,
     return trust;
 }
 
-int64_t trust_scratch(const Dims *dims) { return L * dims->P + L * dims->R; }
+int64_t trust_scratch(const Dims *dims) { return L * (dims->P + dims->R + dims->q); }
 
-/* The square of what is predicted less y, in the entries of a prompt [P, L]. */
-static void make_form(const Dims *dims, const State *one, const Belief *belief, double *form) {
+/* The square of what is predicted less y, in the entries of a prompt [P, L]; x [q, L] is scratch. */
+WIDER static void make_form(const Dims *dims, const State *one, const Belief *belief, double *form, double *x) {
     const int64_t p = dims->p, q = dims->q;
-    for (int64_t expert = 0; expert < L; expert++) {
-        const double *mean = belief->mean + expert * p;
-        EACH(i, q) {
-            double *at = form + expert + L * (i * q - i * (i - 1) / 2);
-            const double x = i < p ? mean[i] + (i == 0 ? *belief->offset : 0.0) : -one->weights[i - p];
-            *at = x * x;
-            at += L;
-            for (int64_t j = i + 1; j < q; j++, at += L) *at = 2.0 * (x * (j < p ? mean[j] : -one->weights[j - p]));
+    EACH(i, q)
+        for (int expert = 0; expert < L; expert++) {
+            const double mean = i < p ? belief->mean[expert * p + i] : -one->weights[i - p];
+            x[i * L + expert] = i == 0 ? mean + *belief->offset : mean;
         }
+    JOIN();
+    EACH(i, q) {
+        const double *own = x + i * L;
+        double *at = form + L * (i * q - i * (i - 1) / 2 - i); /* of entry (i, j) in place j */
+        for (int expert = 0; expert < L; expert++) at[i * L + expert] = own[expert] * own[expert];
+        for (int64_t j = i + 1; j < q; j++)
+            for (int expert = 0; expert < L; expert++)
+                at[j * L + expert] = 2.0 * (own[expert] * x[j * L + expert]);
     }
+    JOIN();
 }
 
 /* sums [TOGETHER, L] = x form for x [TOGETHER, P] and form [P, L] */
@@ -122,31 +127,36 @@ WIDER static void slot_residuals(const Dims *dims, const State *one, const doubl
 
 /* The least value for which those up to it weigh so much; each weighs 1 if no weights are given. What cannot be it is
    put aside, time after time: half of the values as a rule. */
-double value_reaching(int64_t n, const double *values, const double *weights, double mass) {
-    double low[2][SLOTS + SPARE_SLOTS], high[2][SLOTS + SPARE_SLOTS]; /* values and weights below a pivot, and above */
+WIDER double value_reaching(int64_t n, const double *values, const double *weights, double mass) {
+    enum { BESIDE = 4 }; /* sums side by side; values are filled up to so many by some that weigh nothing */
+    double value[SLOTS + SPARE_SLOTS + BESIDE], weight[SLOTS + SPARE_SLOTS + BESIDE];
+    memcpy(value, values, sizeof(double) * (size_t)n);
+    for (int64_t i = 0; i < n; i++) weight[i] = weights ? weights[i] : 1.0;
     while (true) {
-        const double a = values[0], b = values[n / 2], c = values[n - 1];
+        for (int64_t i = n; i < n + BESIDE; i++) value[i] = INFINITY, weight[i] = 0.0;
+        const double a = value[0], b = value[n / 2], c = value[n - 1];
         const double pivot = most(least(a, b), least(most(a, b), c));
-        double below = 0.0, equal = 0.0;
-        int64_t less = 0, more = 0;
+        double less[BESIDE] = {0.0}, up_to[BESIDE] = {0.0};
+        for (int64_t i = 0; i < n; i += BESIDE) {
+            for (int s = 0; s < BESIDE; s++) {
+                less[s] += (double)(value[i + s] < pivot) * weight[i + s];
+                up_to[s] += (double)(value[i + s] <= pivot) * weight[i + s];
+            }
+        }
+        const double below = (less[0] + less[1]) + (less[2] + less[3]);
+        const double reached = (up_to[0] + up_to[1]) + (up_to[2] + up_to[3]);
+        const bool lower = below >= mass;
+        if (!lower && reached >= mass) return pivot;
+        int64_t kept = 0;
         for (int64_t i = 0; i < n; i++) { /* no branches: whether a value is below is anyone's guess */
-            const double value = values[i], weight = weights ? weights[i] : 1.0;
-            const bool is_less = value < pivot, is_more = value > pivot;
-            low[0][less] = high[0][more] = value;
-            low[1][less] = high[1][more] = weight;
-            less += is_less;
-            more += is_more;
-            below += is_less ? weight : 0.0;
-            equal += is_less || is_more ? 0.0 : weight;
+            const bool keep = lower ? value[i] < pivot : value[i] > pivot;
+            value[kept] = value[i];
+            weight[kept] = weight[i];
+            kept += keep;
         }
-        if (less > 0 && below >= mass) {
-            n = less, values = low[0], weights = low[1];
-        } else if (more > 0 && below + equal < mass) {
-            mass -= below + equal;
-            n = more, values = high[0], weights = high[1];
-        } else {
-            return pivot;
-        }
+        if (kept == 0) return pivot;
+        if (!lower) mass -= reached;
+        n = kept;
     }
 }
 
@@ -156,7 +166,7 @@ void update_trust(const Dims *dims, const State *one, const Belief *belief, doub
     const double a = *belief->a;
     if (count < 4) return;
     double *form = scratch, *squares = form + L * dims->P;
-    make_form(dims, one, belief, form);
+    make_form(dims, one, belief, form, squares + L * R);
     slot_residuals(dims, one, form, squares);
     for (int64_t expert = 0; expert < L; expert++) {
         const double *own = squares + expert * R, *kernel = belief->kernels + expert * R;
@@ -175,39 +185,37 @@ typedef struct {
     int64_t n;
     double y[EARLY];
     double expected[EARLY];         /* prior mean, in units of the curvature */
-    double products[EARLY * EARLY]; /* prior covariance, in units of its square */
-    double lower[EARLY * EARLY];    /* scratch: a factor */
+    double products[EARLY * EARLY]; /* prior covariance, in units of its square; the lower triangle */
+    double factor[MOST_ROWS_EARLY * MOST_ROWS_EARLY]; /* scratch: of some of these, with two right sides */
     bool may[EARLY], false_[EARLY]; /* which may be false, which are */
 } Early;
 
 int64_t early_scratch(const Dims *dims) { return (int64_t)(sizeof(Early) / sizeof(double)) + dims->c + 2 * EARLY; }
 
 /* The prior of the samples' y under a bowl before any sample. */
-static void make_early_prior(const Dims *dims, const State *one, Early *early) {
+WIDER static void make_early_prior(const Dims *dims, const State *one, Early *early) {
     const int64_t d = dims->d, P = dims->P;
-    EACH(i, early->n) {
+    const int64_t n = early->n;
+    double own[EARLY] = {0.0}, u[EARLY];
+    for (int64_t i = 0; i < n; i++) {
         const double *phi = one->prompts + i * P; /* the first entries of a prompt are the sums of psi */
-        double expected = 0.0, own = 0.0;
-        for (int64_t k = 0; k < d; k++) {
-            const double location = one->location[k], u = phi[1 + k];
-            expected += one->location_variance[k] + location * location - 2.0 * location * u;
-            own += u * u;
-        }
-        early->expected[i] = expected + own;
-        for (int64_t j = 0; j <= i; j++) {
-            const double *other = one->prompts + j * P;
-            double linear = 0.0, squares = 0.0, others = 0.0;
-            for (int64_t k = 0; k < d; k++) {
-                const double u = phi[1 + k], v = other[1 + k];
-                linear += 4.0 * one->location_variance[k] * (u * v);
-                squares += (u * u) * (v * v);
-                others += v * v;
-            }
-            const double product = LEVEL_VARIANCE + linear + (OWN_DEVIATION * OWN_DEVIATION) * squares
-                                   + (COMMON_DEVIATION * COMMON_DEVIATION) * own * others;
-            early->products[i * EARLY + j] = early->products[j * EARLY + i] = product;
+        for (int64_t k = 0; k < d; k++) own[i] += phi[1 + k] * phi[1 + k];
+    }
+    EACH(i, n) {
+        early->expected[i] = own[i];
+        for (int64_t j = 0; j <= i; j++)
+            early->products[i * EARLY + j] = LEVEL_VARIANCE + (COMMON_DEVIATION * COMMON_DEVIATION) * own[i] * own[j];
+    }
+    for (int64_t k = 0; k < d; k++) {
+        const double location = one->location[k], variance = one->location_variance[k];
+        for (int64_t i = 0; i < n; i++) u[i] = one->prompts[i * P + 1 + k];
+        EACH(i, n) {
+            const double linear = 4.0 * variance * u[i], bend = (OWN_DEVIATION * OWN_DEVIATION) * (u[i] * u[i]);
+            early->expected[i] += variance + location * location - 2.0 * location * u[i];
+            for (int64_t j = 0; j <= i; j++) early->products[i * EARLY + j] += linear * u[j] + bend * (u[j] * u[j]);
         }
     }
+    JOIN();
 }
 
 /* The samples in the order in which hypotheses leave them out, last first; returns how many may be false. */
@@ -231,28 +239,31 @@ static int64_t order_suspects(const Early *early, int64_t *order) {
 /* How many of the ordered samples z [n] are true by the best hypothesis; `curvature` is the bowl's, in units of z. */
 static int64_t best_hypothesis(Early *early, const int64_t *order, const double *z, int64_t suspects,
                                double *curvature) {
-    const int64_t n = early->n;
-    double *lower = early->lower, by_y[EARLY], by_prior[EARLY], best = -INFINITY;
+    const int64_t n = early->n, rows = n + 2;
+    double *A = early->factor, best = -INFINITY;
     int64_t last = 0;
     for (int rival = 0; rival < RIVALS; rival++) {
         EACH(i, n) {
-            for (int64_t j = 0; j < n; j++) lower[i * n + j] = early->products[order[i] * EARLY + order[j]];
-            lower[i * (n + 1)] += RIVAL_NOISES[rival];
+            double *row = A + i * rows;
+            for (int64_t j = i; j < n; j++) {
+                const int64_t a = order[i], b = order[j];
+                row[j] = early->products[a > b ? a * EARLY + b : b * EARLY + a];
+            }
+            row[i] += RIVAL_NOISES[rival];
+            row[n] = z[i];
+            row[n + 1] = early->expected[order[i]];
         }
-        for (int64_t i = 0; i < n; i++) {
-            by_y[i] = z[i];
-            by_prior[i] = early->expected[order[i]];
-        }
-        if (cholesky(n, lower, lower)) continue; /* rounding only: this noise says nothing */
-        solve_lower(n, lower, by_y);
-        solve_lower(n, lower, by_prior);
+        EACH(i, 2 * rows) A[n * rows + i] = 0.0;
+        JOIN();
+        if (factor(n, rows, A)) continue; /* rounding only: this noise says nothing */
         double square = 0.0, linear = 0.0, prior = 0.0, sizes = 0.0, high = z[0], low = z[0];
         for (int64_t i = 0; i < n; i++) {
             const double q = (double)(i + 1);
-            square += by_y[i] * by_y[i];
-            linear += by_y[i] * by_prior[i];
-            prior += by_prior[i] * by_prior[i];
-            sizes += log(lower[i * (n + 1)]);
+            const double by_y = A[i * rows + n], by_prior = A[i * rows + n + 1];
+            square += by_y * by_y;
+            linear += by_y * by_prior;
+            prior += by_prior * by_prior;
+            sizes += log(A[i * (rows + 1)]);
             high = most(high, z[i]);
             low = least(low, z[i]);
             if (i < n - suspects - 1 || high == low) continue; /* what is left is constant: it says nothing */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { TRIED = 5 };
+enum { TRIED = 5, SIDES = 3 }; /* noises; right sides that are solved for: data, prior, what the prior expects of the data */
 static const double TRIED_NOISES[TRIED] = ESTIMATE_NOISES; /* that the curvature is estimated with */
 
 void make_prior(const Dims *dims, const State *one, Prior *prior) {
@@ -41,49 +41,44 @@ double centred_level(const State *one, double offset, double a) {
 }
 
 int64_t estimate_scratch(const Dims *dims) {
-    return 2 * dims->p * dims->p + 5 * dims->p;
-}
-
-void solve_lower(int64_t n, const double *lower, double *x) {
-    for (int64_t i = 0; i < n; i++) {
-        x[i] = (x[i] - dot(i, lower + i * n, x)) / lower[i * n + i];
-    }
+    return (dims->p + SIDES) * (dims->p + SIDES) + dims->p;
 }
 
 /* For each noise the evidence is largest at one curvature, in closed form; then the noises are weighed by it. */
 double estimate_curvature(const Dims *dims, const Prior *prior, const double *G, const double *b, double rest,
                           double level, double *scratch) {
     const int64_t p = dims->p;
+    const int64_t rows = p + SIDES, data = p, pull = p + 1, mean = p + 2;
     const double n = most(G[0], TINY);
-    double *A = scratch, *lower = A + p * p, *centred = lower + p * p, *expected = centred + p;
-    double *by_data = expected + p, *by_prior = by_data + p, *by_mean = by_prior + p;
+    double *A = scratch, *expected = A + rows * rows;
     double evidence[TRIED], logs[TRIED], top = -INFINITY;
-    EACH(i, p) {
-        centred[i] = b[i] - level * G[i * p];
-        expected[i] = dot(p, G + i * p, prior->mean);
-    }
+    EACH(i, p) expected[i] = dot(p, G + i * p, prior->mean);
+    JOIN();
     rest -= level * (2.0 * b[0] - level * n);
     for (int t = 0; t < TRIED; t++) {
         const double noise = TRIED_NOISES[t];
+        JOIN(); /* all lanes are done with A */
         evidence[t] = -INFINITY;
         logs[t] = 0.0;
-        EACH(i, p * p) A[i] = G[i] / noise + prior->precision[i];
-        if (cholesky(p, A, lower))
+        EACH(i, p) {
+            double *row = A + i * rows;
+            for (int64_t j = i; j < p; j++) row[j] = G[i * p + j] / noise + prior->precision[i * p + j];
+            row[data] = b[i] - level * G[i * p];
+            row[pull] = prior->pull[i];
+            row[mean] = expected[i];
+        }
+        EACH(i, SIDES * rows) A[p * rows + i] = 0.0;
+        JOIN();
+        if (factor(p, rows, A))
             continue; /* rounding only: this noise says nothing */
-        memcpy(by_data, centred, (size_t)p * sizeof *by_data);
-        memcpy(by_prior, prior->pull, (size_t)p * sizeof *by_prior);
-        memcpy(by_mean, expected, (size_t)p * sizeof *by_mean);
-        solve_lower(p, lower, by_data);
-        solve_lower(p, lower, by_prior);
-        solve_lower(p, lower, by_mean);
-        double square = (rest - dot(p, by_data, by_data) / noise) / noise;
+        double square = (rest + A[data * (rows + 1)] / noise) / noise; /* in the corner there are products, with a minus */
         square = most(square, most(1e-20 * fabs(rest), TINY * TINY) / noise);
-        const double linear = dot(p, by_prior, by_data) / noise, root = sqrt(linear * linear + 4.0 * n * square);
+        const double linear = -A[data * rows + pull] / noise, root = sqrt(linear * linear + 4.0 * n * square);
         double a = linear >= 0.0 ? 2.0 * square / (root + fabs(linear)) : (root - linear) / (2.0 * n);
         a = most(a, TINY); /* that of answers without noise may be 0 */
         double sizes = 0.0;
-        for (int64_t i = 0; i < p; i++) sizes += log(lower[i * p + i]);
-        evidence[t] = linear / a - 0.5 * square / (a * a) - n * log(a) - 0.5 * dot(p, by_prior, by_mean) / noise
+        for (int64_t i = 0; i < p; i++) sizes += log(A[i * (rows + 1)]);
+        evidence[t] = linear / a - 0.5 * square / (a * a) - n * log(a) + 0.5 * A[pull * rows + mean] / noise
                       - 0.5 * (n * log(noise) + 2.0 * sizes) - NOISE_ODDS * (double)t;
         /* plus a little: too steep is safer than too flat */
         logs[t] = log(a) + least(0.5 / most(2.0 * square / (a * a) - linear / a, 0.5), 1.0);
@@ -127,13 +122,20 @@ void reset_noise(const State *one) {
 }
 
 void observe_noise(const State *one, const double *errors, const double *unsure) {
-    EACH(at, E * NOISES) {
-        const int64_t expert = at / NOISES, i = at % NOISES;
-        double *score = one->noises + at, variance = unsure[expert] + exp(noise_log((int)i));
-        const double far = least(fabs(errors[expert]) / sqrt(FREEDOM * variance), FARTHEST);
-        *score = KEEP * *score + (1.0 - KEEP) * noise_prior((int)i) + STUDENT_NORM - 0.5 * log(variance)
-                 - 0.5 * (FREEDOM + 1.0) * log1p(far * far);
+    double known[NOISES], logs[2 * E * NOISES], *size = logs, *surprise = logs + E * NOISES;
+    for (int i = 0; i < NOISES; i++) known[i] = exp(noise_log(i));
+    for (int at = 0; at < E * NOISES; at++) {
+        size[at] = unsure[at / NOISES] + known[at % NOISES];
+        const double far = least(fabs(errors[at / NOISES]) / sqrt(FREEDOM * size[at]), FARTHEST);
+        surprise[at] = 1.0 + far * far;
     }
+    log_positive(2 * E * NOISES, logs);
+    EACH(at, E * NOISES) {
+        double *score = one->noises + at;
+        *score = KEEP * *score + (1.0 - KEEP) * noise_prior((int)(at % NOISES)) + STUDENT_NORM - 0.5 * size[at]
+                 - 0.5 * (FREEDOM + 1.0) * surprise[at];
+    }
+    JOIN();
     EACH(expert, E) {
         double *scores = one->noises + expert * NOISES, top = -INFINITY;
         for (int i = 0; i < NOISES; i++) top = most(top, scores[i]);
