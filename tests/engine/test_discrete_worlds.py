@@ -148,7 +148,6 @@ def test_the_default_runs_once_where_it_did_not_yet():
     assert sum(ran[1.0]) <= 3  # the default is the worst there
 
 
-@pytest.mark.xfail(reason="a known defect: the budget compares with a default that cannot be had in this situation")
 def test_a_default_that_cannot_be_had_somewhere_does_not_stop_the_search_there():
     tuner, losses = Tuner(SWITCHES, {"y": "min"}, context=1, default=OFF, seed=0), []
     for t in range(120):
@@ -157,6 +156,33 @@ def test_a_default_that_cannot_be_had_somewhere_does_not_stop_the_search_there()
         losses.append(saved(ran))
         tuner.tell(s.id, {"y": losses[-1] + 50.0 * (t >= 60)}, ran)
     assert np.mean(losses[-40:]) < 5.5
+    assert tuner.budget().spent < 3.0  # the looks before, and one run before it was known
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_default_that_fails_somewhere_is_not_asked_for_again_and_again(seed):
+    """The level of the new situation looks like another unit, which a run of the default would tell; it has none."""
+    tuner, failed = Tuner(SWITCHES, {"y": "min"}, context=1, default=OFF, seed=seed), 0
+    for t in range(120):
+        s = tuner.ask([float(t >= 60)])
+        if t >= 60 and s.params == OFF:
+            tuner.tell_failed(s.id)
+            failed += 1
+        else:
+            tuner.tell(s.id, {"y": saved(s.params) + 50.0 * (t >= 60)})
+    assert failed <= 2
+    assert tuner.recommend([1.0]) != OFF
+
+
+def test_a_default_that_failed_where_it_runs_still_holds_the_budget():
+    tuner, asked = Tuner(SWITCHES, {"y": "min"}, default=OFF, seed=0), 0
+    for t in range(150):
+        s = tuner.ask()
+        asked += s.params == OFF
+        if t == 3:
+            tuner.observe_failed(None, OFF)
+        tuner.tell(s.id, {"y": 10.0 + 2.0 * (s.params != OFF)})
+    assert asked > 75
 
 
 def test_the_first_value_of_a_dear_workload_does_not_spoil_what_was_learned():

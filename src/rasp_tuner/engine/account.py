@@ -66,7 +66,7 @@ class Account:
 
     def audited(self, belief: Belief, choice: Choice, wider: float) -> Choice:
         """The choice; or the default, if its measured cost asks for that."""
-        binds = self.is_measured and (self._family.hindsight or self._stops.used)
+        binds = self.is_measured and (self._family.hindsight or self._stops.used) and not belief.lacks_default
         share = self._settings.budget if binds and not self._at_default(choice.point) else None
         why = None if share is None else self._measured.why_default(share, self._bill(), wider)
         return choice if why is None else Choice(self._default, why, *predict_one(belief, self._default))
@@ -92,6 +92,8 @@ class Account:
 
     def book(self, trial: RunOutcome, y: float, belief: Belief | None, offer: Against | None, wider: float) -> None:
         """What a run of a suggestion cost, as it is known now; no belief, and no offer, before the first sample."""
+        if belief is not None and belief.lacks_default:
+            return  # there is nothing that it could cost more than
         objective, hindsight, ended = self._objective, self._family.hindsight, trial.ended
         free = objective.seen <= self._first_looks and not (hindsight and ended is not None)
         if belief is not None and offer is not None and self._ledger is not None and not free:

@@ -349,7 +349,7 @@ class Engine:
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
         own, others = (int(count[0]) for count in self.watch.at_default(self.default))
-        point = self.default if others > 1 and not own else self._proven(belief)
+        point = self.default if others > 1 and not own and not belief.lacks_default else self._proven(belief)
         if own > 1 and not others and point is self.default:
             recent = self.recent()
             tried = (recent.points != self.default).any(axis=1)

@@ -91,6 +91,10 @@ class Belief(Protocol):
     def knows_default(self) -> bool:
         """Whether the default ran in a situation like this one, as far as that is counted."""
 
+    @property
+    def lacks_default(self) -> bool:
+        """Whether other settings ran in a situation like this one, where the default failed or could not be had."""
+
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of y, noise left out, at points [n, d] of the unit box; all experts weighted."""
 

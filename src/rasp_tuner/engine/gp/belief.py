@@ -37,8 +37,10 @@ class GpBelief:
 
     weights: Array = np.ones(1)  # one expert
 
-    def __init__(self, here: ContextPosterior, barred: set[bytes], reached: Array, unknown: bool) -> None:
-        self._here, self.fit = here, here.fit
+    def __init__(
+        self, here: ContextPosterior, barred: set[bytes], reached: Array, unknown: bool, lacks_default: bool = False
+    ) -> None:
+        self._here, self.fit, self.lacks_default = here, here.fit, lacks_default
         self._barred = barred  # points that failed or could not be had in a context like this
         self._reached = reached  # [d] share of each knob's moves that ran as they were asked for
         self._unknown = unknown  # whether the default should run here first
@@ -62,6 +64,8 @@ class GpBelief:
         own, other = max(pair.variance, LEAST_VARIANCE) * unit, max(pair.level_variance, LEAST_VARIANCE) * unit
         variance = max(pair.variance + pair.level_variance - 2.0 * pair.covariance, 0.0) * unit
         expected, level = center + scale * pair.mean, center + scale * pair.level
+        if self.lacks_default:  # what fails is dearer than anything that runs
+            level, variance = max(expected, center + scale * float(self.fit.targets().max())), 0.0
         return Comparison(level, expected - level, variance, expected, (own, other))
 
     def billed(self, bill: HindsightBill, point: Array) -> float:

@@ -159,11 +159,13 @@ class GpFamily:
             runs, first = float((here.kc[default] > SAME_CONTEXT).any()), FIND_BASELINES
         unknown = runs < ALIKE and self._knobs.default_key not in barred
         unknown = unknown and rows < first + BASELINE_SHARE * float(s["clock"][0])
-        barred.discard(self._knobs.default_key)
+        lacks_default = self._knobs.default_key in barred and self._runs_without_default(here.kc)
+        if not lacks_default:
+            barred.discard(self._knobs.default_key)
         reached = s["reach"][0] / s["reach"][1]
         if self._find:
             return FindBelief(here, barred, reached, unknown, s["repeats"])
-        return GpBelief(here, barred, reached, unknown)
+        return GpBelief(here, barred, reached, unknown, lacks_default)
 
     def learn(self, trial: RunOutcome, belief: GpBelief | None, forecast: ByExpert | None) -> None:
         s, stored = self._state, self._stored
@@ -176,7 +178,7 @@ class GpFamily:
             s["late"] = self._late.rows
         gap, odd, row, trust = 0.0, 0.0, -1, 1.0
         same = np.flatnonzero((stored["points"] == point).all(axis=1))
-        self._note_reach(trial, context, same)
+        self._note_reach(trial, context, belief)
         if belief is not None:
             row = self._row_of(same, belief.similar(), trial.failed)
             if forecast is not None and not trial.failed:
@@ -195,7 +197,8 @@ class GpFamily:
             stored["counts"][-1] = trial.runs
             self._kept = np.append(self._kept, -1)
         self._any_failed |= trial.failed
-        stored["own"][-1] += trial.runs * (trial.asked is not None and trial.ended is None)
+        billed = trial.asked is not None and trial.ended is None and (belief is None or not belief.lacks_default)
+        stored["own"][-1] += trial.runs * billed
         self._judge(gap, odd, row >= 0, now, trust)
         s["clock"] = s["clock"] + [1.0, 0.0]
         while stored.count > MOST_ROWS:
@@ -310,6 +313,11 @@ class GpFamily:
         self._state["late"] = self._late.rows
         self._any_failed = bool(state["failed"].any())
         self._fit, self._kept = None, np.full(self._stored.count, -1, dtype=np.int64)
+
+    def _runs_without_default(self, kc: Array) -> bool:
+        """Whether something ran in situations so much like this one, and the default did not."""
+        ran = (self._stored["failed"] == 0.0) & (kc > ALIKE)
+        return bool(ran.any()) and not (self._stored["points"][ran] == self._knobs.default).all(axis=1).any()
 
     def _row_of(self, same: Indices, kc: Array, failed: bool) -> int:
         """The latest row that a sample joins: of those of the same point, in the same context; -1 if there is none.
@@ -500,19 +508,20 @@ class GpFamily:
         self._kept = np.arange(self._stored.count, dtype=np.int64)
         return fit
 
-    def _note_reach(self, trial: RunOutcome, context: Array, same: Indices) -> None:
-        """Take in whether a new point ran as it was asked for; `same`: the rows of the point that ran."""
+    def _note_reach(self, trial: RunOutcome, context: Array, belief: GpBelief | None) -> None:
+        """Take in whether a new point ran as it was asked for; the default is new in each situation."""
         s, asked = self._state, None if trial.asked is None else trial.asked.point
         if len(s["unreached"]):
             kept = ~(s["unreached"] == trial.point).all(axis=1)
             s["unreached"], s["unreached_in"] = s["unreached"][kept], s["unreached_in"][kept]
         if asked is None:
             return
-        if asked is not trial.point and asked.tobytes() != trial.point.tobytes():
-            same = np.flatnonzero((self._stored["points"] == asked).all(axis=1))
-        if len(same):  # it could be had before
-            return
+        ran = (self._stored["points"] == asked).all(axis=1)
         moved = asked != self._knobs.default
+        if belief is not None and not moved.any():
+            ran &= belief.similar() > ALIKE
+        if ran.any():  # it could be had before
+            return
         s["reach"] = np.where(moved, KEPT * s["reach"] + [self._knobs.alike(asked, trial.point), moved], s["reach"])
         if not self._knobs.same(asked, trial.point):
             s["unreached"] = np.concatenate([s["unreached"], asked[None]])[-UNREACHED:]

@@ -75,6 +75,7 @@ class NativeBelief:
     """Good until its tuner learns: the next one may have its memory."""
 
     knows_default = True  # what ran in a situation is not kept apart
+    lacks_default = False
 
     def __init__(self, one: NativeSingle, arrays: BeliefMemory) -> None:
         self._one, self.arrays = one, arrays

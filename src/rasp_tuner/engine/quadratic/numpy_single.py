@@ -35,6 +35,7 @@ class NumpyBelief:
     """Good until its tuner learns."""
 
     knows_default = True  # what ran in a situation is not kept apart
+    lacks_default = False
 
     def __init__(self, one: NumpySingle, arrays: SlotBelief) -> None:
         self._one, self.arrays = one, arrays
