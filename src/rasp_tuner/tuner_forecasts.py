@@ -47,7 +47,7 @@ class TunerForecasts:
 
     def forecast(self, seen: Array, point: Array, params: Params, levels: dict[str, Expected]) -> Forecast:
         is_default = np.array_equal(point, self.default)
-        better = self.optimizer.model.better(seen, point) if levels and not is_default else None
+        better = self.optimizer.model.probability_better(seen, point) if levels and not is_default else None
         return Forecast(params, levels, better, self.optimizer.margins(seen, point))
 
     def levels(self, seen: Array, points: list[Array]) -> list[dict[str, Expected]]:
@@ -57,7 +57,7 @@ class TunerForecasts:
         found: list[dict[str, Expected]] = [{} for _ in points]
         for name, metric in metrics.items():
             for levels, point in zip(found, points, strict=True):
-                expected = optimizer.expect_alone(name, seen, point)
+                expected = optimizer.forecast_metric(name, seen, point)
                 if expected is not None:
                     mean, low, high = expected
                     levels[name] = expected if metric.direction == "min" else Expected(-mean, -high, -low)
@@ -82,7 +82,7 @@ class TunerForecasts:
             expected = self.optimizer.model.expect(seen, point)
             if expected is None or expected.mean >= least:
                 continue
-            better, margins = self.optimizer.model.better(seen, point), self.optimizer.margins(seen, point)
+            better, margins = self.optimizer.model.probability_better(seen, point), self.optimizer.margins(seen, point)
             if better is not None and better >= PROVEN and all(one.kept >= LIMIT_KEPT for one in margins.values()):
                 best, least = point, expected.mean
         return best

@@ -131,7 +131,7 @@ class TunerView:
         points = [point, self._default, recommended]
         levels = self._expects.levels(seen, points)
         own, default, best = map(self._expects.forecast, [seen] * 3, points, [given, *settings], levels)
-        alike = self._optimizer.model.alike(seen)
+        alike = self._optimizer.model.similar_runs(seen)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return WhatIf(own, default, best, runs, ago)
 
@@ -408,7 +408,7 @@ class TunerView:
         """
         why, point, metric = self._ledger.explain(id), self._ledger.point(id), self._optimizer.model.own_metric
         waiting = self._ledger.pending.get(id)
-        alike = None if waiting is None else self._optimizer.model.alike(waiting.context)
+        alike = None if waiting is None else self._optimizer.model.similar_runs(waiting.context)
         margins = {} if waiting is None else self._optimizer.margins(waiting.context, waiting.point)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return replace(

@@ -202,7 +202,7 @@ class Engine:
         belief = self.believe(context)
         return predict_one(belief, point)[1] <= belief.noise
 
-    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+    def forecast_metric(self, name: str, context: Array, point: Array) -> Expected | None:
         if self.own_metric is None:
             self.reweigh({other: 1.0 if other == name else IGNORED for other in self.metrics})
         expected, objective = self.expect(context, point), self.objective
@@ -210,7 +210,7 @@ class Engine:
             return expected
         return Expected(*(objective.own_units_of(name, y) for y in expected))
 
-    def alike(self, context: Array) -> tuple[float, float] | None:
+    def similar_runs(self, context: Array) -> tuple[float, float] | None:
         if not self.objective.seen:
             return 0.0, math.nan
         slots = self.slots()
@@ -221,7 +221,7 @@ class Engine:
     def relevance(self) -> Array | None:
         return self.family.relevance
 
-    def outlook(self, context: Array, points: Array) -> Array:
+    def predicted_targets(self, context: Array, points: Array) -> Array:
         """[n] the target expected at points [n, d]; something must have been learned."""
         return self.believe(context).predict(points)[0]
 
@@ -229,7 +229,7 @@ class Engine:
         """A point compared with the default in this context; something must have been learned."""
         return self.beside(self.believe(context), point)
 
-    def better(self, context: Array, point: Array) -> float:
+    def probability_better(self, context: Array, point: Array) -> float:
         return float(self.versus(context, point).better)
 
     def stake(self, context: Array, point: Array) -> float:

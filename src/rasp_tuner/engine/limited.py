@@ -161,7 +161,7 @@ class LimitedEngine:
         safe = points[kept >= LIMIT_KEPT]
         if not len(safe):
             return start
-        point: Array = safe[int(self.main.outlook(context, safe).argmin())]
+        point: Array = safe[int(self.main.predicted_targets(context, safe).argmin())]
         if self._kept(context, self._default[None])[0] < LIMIT_KEPT:
             return point
         offer = self.main.versus(context, point)
@@ -170,11 +170,11 @@ class LimitedEngine:
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         return {model.name: model.margin(context, point) for model in self.limits} if self._know else {}
 
-    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+    def forecast_metric(self, name: str, context: Array, point: Array) -> Expected | None:
         limited = {model.name: model for model in self.limits}
         if name in limited and name not in self._minimised:
             return limited[name].engine.expect(context, point)
-        return self.main.expect_alone(name, context, point)
+        return self.main.forecast_metric(name, context, point)
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         for name in weights if isinstance(weights, Mapping) else ():
@@ -277,7 +277,7 @@ class LimitedEngine:
         if not safe.any():
             likeliest: Array = points[int(kept.argmax())]
             return likeliest
-        best: Array = points[safe][int(self.main.outlook(context, points[safe]).argmin())]
+        best: Array = points[safe][int(self.main.predicted_targets(context, points[safe]).argmin())]
         return best
 
     def _way(self, start: Array, end: Array, order: Indices) -> list[Array]:

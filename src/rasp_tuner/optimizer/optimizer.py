@@ -99,7 +99,7 @@ class Model(Protocol):
     def knows(self, context: Array, point: Array) -> bool:
         """Whether the error expected at a point is known in this context at least as well as one run would tell."""
 
-    def better(self, context: Array, point: Array) -> float | None:
+    def probability_better(self, context: Array, point: Array) -> float | None:
         """Probability that a point beats the default in this context; None where nobody forecasts.
 
         Something must have been learned.
@@ -111,7 +111,7 @@ class Model(Protocol):
         That is what is expected, and one deviation; at least 0.
         """
 
-    def alike(self, context: Array) -> tuple[float, float] | None:
+    def similar_runs(self, context: Array) -> tuple[float, float] | None:
         """How many earlier runs were in a situation like this, and how many runs ago the latest was; not finite where
         memory does not say. None where it counts no runs.
         """
@@ -203,7 +203,7 @@ class Optimizer(Stateful, Protocol):
     def best_known(self, context: Array) -> Array | None:
         """The best point for this context without exploring; None while nothing is known."""
 
-    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+    def forecast_metric(self, name: str, context: Array, point: Array) -> Expected | None:
         """The loss expected of one metric in its own units. It may change weights: to be asked of a copy."""
 
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:

@@ -151,11 +151,11 @@ class PaperOptimizer:
         del context, point
         return False
 
-    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+    def forecast_metric(self, name: str, context: Array, point: Array) -> Expected | None:
         del name
         return self.expect(context, point)
 
-    def better(self, context: Array, point: Array) -> None:
+    def probability_better(self, context: Array, point: Array) -> None:
         """Not known, as `expect` is not."""
         del context, point
 
@@ -168,7 +168,7 @@ class PaperOptimizer:
     def own_metric(self) -> None:
         """Errors are composed, also of one metric."""
 
-    def alike(self, context: Array) -> tuple[float, float] | None:
+    def similar_runs(self, context: Array) -> tuple[float, float] | None:
         del context
         return None if len(self.memory) else (0.0, math.nan)  # memory here does not count runs
 

@@ -230,7 +230,7 @@ def gains_at(belief: TunerForecasts, context: Array, point: Array) -> dict[str, 
     """What a point is expected to gain on the default in a context, by metric."""
     (levels, own), optimizer = belief.levels(context, [belief.default, point]), belief.optimizer
     goals = {name: metric.sign for name, metric in optimizer.metrics.items() if name in levels and metric.weight > 0.0}
-    better = optimizer.model.better(context, point) if len(goals) == 1 else None
+    better = optimizer.model.probability_better(context, point) if len(goals) == 1 else None
     return {name: _gain(levels[name], own[name], better, sign, optimizer.scales[name]) for name, sign in goals.items()}
 
 
