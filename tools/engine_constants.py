@@ -59,7 +59,6 @@ NAMES = {  # of the kinds but the first; a number beyond EXTREME is of the last
         "MOST_SCRATCH",
         "MOST_LOCKED",
         "DYNAMIC_SHARED_MEMORY",
-        "THREADS_FROM_TUNERS",
         "MOST_COMPILED_KNOBS",
         "DESCENTS",
         "BEST_ROWS",
