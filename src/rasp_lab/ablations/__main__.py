@@ -1,4 +1,4 @@
-"""What each part and constant of the engine is worth: taken out, or moved by a factor of two, on five beds.
+"""What each part and constant of the engine is worth: taken out, or moved by a factor of two, on six beds.
 
     python -m rasp_lab.ablations --data DIR                  # writes docs/ABLATIONS.md; about 40 minutes of one core
     python -m rasp_lab.ablations --only trust --page out/ABLATIONS.md
@@ -40,9 +40,19 @@ changed at all.
 """
 
 LIMITS = """\
+## Taken out, and kept
+
+- Taken out since the last table, because nothing defended it: a second engine without the context (`screen`), and
+  the value of five and of 25 looks at once.
+- Kept for safety, which these beds do not measure: budget, its allowance, the measured bill, the default first in a
+  new situation ([the contract](STOPS.md#the-contract)).
+- Kept for what a forecast promises: calibration ([coverage](RESULTS.md#calibration)).
+- Kept for worlds that change, levels that differ by factors, and single false or lucky samples, each with tests of
+  its own: drift, changes, logarithms, good news.
+
 ## What it cannot show
 
-- With so few seeds small effects stay hidden, and parts that stand in for each other look useless one at a time.
+- Small effects stay hidden, and parts that stand in for each other look useless one at a time.
 - What matters late (a full memory) cannot show within 80 to 300 steps.
 - Safety is not measured here: stops, limits and the contract of the budget have [their own](STOPS.md)."""
 
