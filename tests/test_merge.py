@@ -214,13 +214,13 @@ def test_discrete_rows_beyond_the_bound_are_those_that_the_others_predict():
     rng, wide = np.random.default_rng(0), {f"k{i}": Int(0, 9) for i in range(6)}
     pair = [Tuner(wide, {"loss": Metric("min", scale="linear")}, seed=seed) for seed in (1, 2)]
     for t in pair:
-        for _ in range(150):
+        for _ in range(MOST_ROWS + 22):
             params = {name: int(rng.integers(10)) for name in wide}
             t.observe(None, params, {"loss": float(sum((v - 3) ** 2 for v in params.values()))})
     both = merged(*pair)
     rows = [t._optimizer.family.state() for t in (both, *pair)]
     assert [len(state["points"]) for state in rows] == [MOST_ROWS] * 3
-    assert rows[0]["clock"][0] == 300.0
+    assert rows[0]["clock"][0] == 2.0 * (MOST_ROWS + 22)
     best = min(float((state["losses"] @ state["weights"]).min()) for state in rows[1:])
     assert sum((value - 3) ** 2 for value in both.recommend().values()) <= best
 

@@ -14,6 +14,7 @@ BEDS = {
     "small": "small:BED",
     "systems": "systems:BED",
     "everyday": "everyday:BED",
+    "situations": "situations:BED",
     "glitches": "glitches:BED",
     "contract": "contract:BED",
 }

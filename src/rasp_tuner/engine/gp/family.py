@@ -59,7 +59,8 @@ from rasp_tuner.types import Slots
 
 CHANGE_ODDS = 0.002  # prior odds that the world changes at a step
 FALSE_SAMPLES = 10.0  # that the prior share of false ones is worth
-MOST_ROWS = 128  # stored: a fit takes time with the cube of them
+MOST_ROWS = 256  # stored: about twenty settings in each of a dozen situations; a fit takes time with their cube
+SETTLED_SAMPLES = 128  # after which the scale of a metric is looked at no more; numbers of a long context
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 KEPT = 1.0 - 1.0 / FADING_SAMPLES  # of what is known of the scatter of repeats, and of reached points, at a new one
 SURPRISING = ODD_DEVIATIONS**2  # squared deviations, beyond which a sample is none of its row
@@ -250,8 +251,8 @@ class GpFamily:
             self._refit()
 
     def logs_gain(self, sign: float) -> float | None:
-        """By evidence. Once there are more samples than rows can be stored, that is settled."""
-        if self.samples > MOST_ROWS:
+        """By evidence, which is settled after some samples."""
+        if self.samples > SETTLED_SAMPLES:
             return None
         own = sign * self._stored["losses"][:, 1]
         if (own < math.log(SMALLEST) + 1.0).any():  # a value of 0 or less, which may be a mistake
@@ -544,7 +545,8 @@ class GpFamily:
 
 def refit_every(samples: int, context_dim: int) -> int:
     """Samples between refits, which move less the more is known; each dimension costs the square of the rows."""
-    return 1 if samples < EARLY_SAMPLES else (2 if samples < 2 * EARLY_SAMPLES else 4) * (1 + context_dim // MOST_ROWS)
+    every = next((n for n in (1, 2, 4) if samples < n * EARLY_SAMPLES), 8 if samples >= 8 * EARLY_SAMPLES else 4)
+    return every if every == 1 else every * (1 + context_dim // SETTLED_SAMPLES)
 
 
 @lru_cache(maxsize=64)
