@@ -1,4 +1,4 @@
-"""What each part and constant of the engine is worth: taken out, or moved by a factor of two, on six beds.
+"""What each part and constant of the engine is worth: taken out, or moved by a factor of two, on five beds.
 
     python -m rasp_lab.ablations --data DIR                  # writes docs/ABLATIONS.md; about 40 minutes of one core
     python -m rasp_lab.ablations --only trust --page out/ABLATIONS.md

@@ -185,5 +185,5 @@ ROWS = (
     ),
     Row("the default first in a new situation", "never", PROCESS, [Constant(FAMILY, "BASELINE_SHARE", 0.0)]),
     Row("repeats", "rows of their own", PROCESS, [Constant(FAMILY, "SAME_CONTEXT", 2.0)]),
-    Row("memory", "half: 64 rows", PROCESS, [Constant(FAMILY, "MOST_ROWS", 64)]),
+    Row("memory", "half", PROCESS, [Constant(FAMILY, "MOST_ROWS", factor=0.5)]),
 )

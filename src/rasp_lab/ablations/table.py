@@ -34,13 +34,10 @@ class Slice:
         return [Cell(self.bed, cell, s) for cell in found for s in chosen_seeds(times * self.seeds, options.half)]
 
 
-SMALL = ("choice and float", "threads", "cache size", "two switches", "ten flags", "codecs", "already best")
-
 SLICES: Mapping[str, Slice] = {
     "nine domains": Slice("domains", QUADRATICS, 10, "regret / static", ("plain/",)),
     "noisy, outlying": Slice("domains", QUADRATICS, 10, "regret / static, ", ("noise/", "outliers/")),
     "worlds": Slice("worlds", PROCESS, 10, "loss, "),
-    "small worlds": Slice("small", PROCESS, 10, "cost / default", SMALL),
     "tables": Slice("tables", PROCESS, 10, "regret / static"),
     "emulated": Slice("emulated", PROCESS, 10, "cost / default"),
 }
