@@ -53,7 +53,7 @@ LIMITS = """\
 ## What it cannot show
 
 - Small effects stay hidden, and parts that stand in for each other look useless one at a time.
-- What matters late (a full memory) cannot show within 80 to 300 steps.
+- What matters late (a full memory) cannot show within 80 to 300 steps; the bed `situations` is for that.
 - Safety is not measured here: stops, limits and the contract of the budget have [their own](STOPS.md)."""
 
 
