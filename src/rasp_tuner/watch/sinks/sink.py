@@ -1,5 +1,6 @@
 """What every sink has: a name, the modes it is for, the knobs it carries, and a way to deliver."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,24 +12,24 @@ from rasp_tuner.study_file.fields import check_fields
 
 
 @dataclass(frozen=True)
-class Sink:
+class Sink(ABC):
     """Hands parameters to a system."""
 
     name: str
     modes: tuple[str, ...]
     knobs: tuple[str, ...]  # that it carries
 
+    @abstractmethod
     def deliver(self, params: Params) -> None:
         """Return once the parameters are handed over; SinkFailed if they are not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shown(self, params: Params) -> str:
         """What `deliver` would do, in words and with what it would write."""
-        raise NotImplementedError
 
+    @abstractmethod
     def problems(self) -> list[str]:
         """What would keep it from delivering, as far as can be seen without doing it."""
-        raise NotImplementedError
 
     def placeholder_values(self, params: Params) -> Params:
         """What the names in braces stand for; a knob that does not exist here is empty."""
