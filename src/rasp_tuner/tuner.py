@@ -623,6 +623,7 @@ class Tuner(TunerView):
     ) -> None:
         """Put a sample that was learned on record."""
         asked = NOT_ASKED if id is None else int(id[1:])
+        self._ledger.observed += id is None
         self._record.add(self._lineage.total, asked, context, point, metrics, stopped)
         self._lineage.add(context, point, metrics)
 

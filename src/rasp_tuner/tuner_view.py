@@ -11,6 +11,7 @@ import numpy as np
 
 from rasp_tuner import context_report
 from rasp_tuner.base.checks import number, show, whole
+from rasp_tuner.base.common_constants import LIKELY
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.threads import methods_on_one_thread, unguarded
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
@@ -20,7 +21,7 @@ from rasp_tuner.errors import InvalidValue
 from rasp_tuner.files import snapshot
 from rasp_tuner.gain.savings import HELD_OUT, SavingsLedger
 from rasp_tuner.gain.versus_default import ForecastLedger, Gain, StepGain, VersusDefault
-from rasp_tuner.optimizer.optimizer import ANY, Expected, Optimizer, Scope
+from rasp_tuner.optimizer.optimizer import ANY, Expected, Optimizer, Scope, Waiting
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.records.ledger import Ledger
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from rasp_tuner.report.visits_on_record import SeenBefore
 
 Context = RawContext
-MOST_IN_FLIGHT = 32  # asks without an answer that a search takes into account: others may never be answered
+MOST_IN_FLIGHT = 32  # asks without an answer whose settings are taken into account: others may never be answered
 SCREENED_CONTEXTS = 40  # different ones of which is told what would be lost without them
 MOST_CONTEXTS = 200  # different ones that situations are made of
 
@@ -584,9 +585,24 @@ class TunerView:
         return self._expects.searches
 
     def _scope(self, seen: Array, listed: Listed | None) -> Scope:
-        """What a search may choose from; the latest asks in this context that wait for an answer are part of it."""
+        """What a search may choose from, and what waits for an answer: of a search the latest asks in this context."""
+        if not self._ledger.pending:
+            return ANY if listed is None else Scope(listed.points)
         if not self.searches:
-            return ANY
+            return Scope(waiting=self._waiting())
         waiting = [record for record in self._ledger.pending.values() if np.array_equal(record.context, seen)]
         points = np.array([record.point for record in waiting[-MOST_IN_FLIGHT:]])
         return Scope(None if listed is None else listed.points, points if len(points) else None)
+
+    def _waiting(self) -> Waiting:
+        latest, count, defaults, staked = list[tuple[Array, Array]](), 0.0, 0.0, 0.0
+        default = self._default.tobytes()
+        for share, record in self._ledger.in_flight():
+            count += share
+            if record.point.tobytes() == default:
+                defaults += share
+                continue
+            staked += share * record.why.stake
+            if share >= LIKELY and len(latest) < MOST_IN_FLIGHT:
+                latest.append((record.context, record.point))
+        return Waiting(latest, count, defaults, staked)

@@ -105,7 +105,7 @@ ROWS = (
         [
             Code(
                 "engine/engine.py",
-                "                choice = self._account.audited(belief, choice, self.wider)\n",
+                "                choice = self._account.audited(belief, choice, self.wider, waiting)\n",
                 "",
             )
         ],
@@ -163,7 +163,7 @@ ROWS = (
         "good news runs once more",
         "never",
         PROCESS,
-        [Code(BELIEF, "news = None if within is not None else self._good_news()", "news = None")],
+        [Code(BELIEF, "news = None if within is not None else self._good_news(barred)", "news = None")],
     ),
     Row(
         "noises that are tried while rows are few",

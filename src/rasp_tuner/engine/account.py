@@ -9,10 +9,10 @@ from rasp_tuner.engine import stops
 from rasp_tuner.engine.budget import MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.family import Belief, Bill, Choice, Family, RunOutcome, SearchBelief, predict_one
 from rasp_tuner.engine.measured_bill import MeasuredBill, MeasuredRun
-from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.objective import UNKNOWN_HARM, Objective
 from rasp_tuner.engine.safety import Against, cost, within_budget
 from rasp_tuner.engine.settings import EngineSettings
-from rasp_tuner.optimizer.optimizer import Room, Stateful
+from rasp_tuner.optimizer.optimizer import Room, Stateful, Waiting
 from rasp_tuner.types import Budget
 
 
@@ -49,26 +49,33 @@ class Account:
         """The metric came in another unit."""
         self._measured.forget_level()
 
-    def allows(self, belief: Belief, point: Array, offer: Against, wider: float) -> bool:
-        """Whether the bill stays within the budget, with its deviation; or falls."""
+    def stake(self, offer: Against, harm_unknown: bool) -> float:
+        """What a run may cost more than the default, with one deviation, as a share of its loss; 0 without a budget."""
+        if self._ledger is None or offer.deviation == 0.0:
+            return 0.0
+        least = UNKNOWN_HARM if harm_unknown else 0.0
+        return min(max(float(self._objective.relative(offer.mean + offer.deviation, offer.level)), least), MOST_PRICE)
+
+    def allows(self, belief: Belief, point: Array, offer: Against, wider: float, staked: float) -> bool:
+        """Whether the bill stays within the budget, with its deviation; or falls. `staked`: by runs under way."""
         ledger, bill = self._ledger, self._bill()
         if ledger is None or offer.deviation == 0.0:
             return True
         if bill is None:
-            return bool(within_budget(self._objective, ledger, offer))
+            return bool(within_budget(self._objective, ledger, offer, staked))
         price, worse = self._objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
         deviation = worse - price
         before = wider * math.sqrt(bill.variance)
         shared = wider**2 * belief.billed(bill, point) * deviation / offer.deviation
         after = math.sqrt(max(before**2 + 2.0 * shared + deviation**2, 0.0))
         price = min(max(price, -MOST_PRICE), MOST_PRICE)
-        return bool(ledger.allows(price, after - before, bill.spent - bill.earned + before))
+        return bool(ledger.allows(price, after - before, bill.spent - bill.earned + before + staked))
 
-    def audited(self, belief: Belief, choice: Choice, wider: float) -> Choice:
+    def audited(self, belief: Belief, choice: Choice, wider: float, waiting: Waiting) -> Choice:
         """The choice; or the default, if its measured cost asks for that."""
         binds = self.is_measured and (self._family.hindsight or self._stops.used) and not belief.lacks_default
         share = self._settings.budget if binds and not self._at_default(choice.point) else None
-        why = None if share is None else self._measured.why_default(share, self._bill(), wider)
+        why = None if share is None else self._measured.why_default(share, self._bill(), wider, waiting)
         return choice if why is None else Choice(self._default, why, *predict_one(belief, self._default))
 
     def stop(self, belief: Belief, point: Array, offer: Against, wider: float, room: Room | None) -> float | None:

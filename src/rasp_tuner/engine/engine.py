@@ -7,6 +7,7 @@ tell   metrics -> losses -> intake -> forecast of this sample -> calibrate, book
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -126,18 +127,22 @@ class Engine:
         if self.settings.find:
             found = safety.legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
             return Proposal(found.point, self._reasons(belief, found, scope.room))
+        waiting = scope.waiting
         bounded = scope.within and cast("SearchBelief", belief).choose_within(rng, scope.within)
-        choice = safety.legal_choice(self._rules, belief, bounded or belief.choose(rng))
+        choice = safety.legal_choice(self._rules, belief, bounded or belief.choose(rng, waiting))
         if self._account.is_stopped:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
-        elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
+        elif (
+            self.objective.seen + waiting.total > self._first_looks
+        ):  # before, nothing could be learned by standing still
             if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
             choice = self._worth_switching(belief, choice, current)
             if self._account.is_kept:
-                choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
-                choice = self._account.audited(belief, choice, self.wider)
-        return Proposal(choice.point, self._reasons(belief, choice))
+                within = partial(self._within_budget, waiting.staked)
+                choice = self._replaced(belief, choice, within, "the budget is spent")
+                choice = self._account.audited(belief, choice, self.wider, waiting)
+        return Proposal(choice.point, self._reasons(belief, choice, waits=waiting.total > 0.0))
 
     def reasons_at(self, context: Array, point: Array, source: str) -> Why:
         if not self.objective.seen:
@@ -236,8 +241,16 @@ class Engine:
         if not self.objective.seen:
             return 0.0
         offer = self.beside(self.believe(context), point)
-        least = UNKNOWN_HARM if self.objective.seen <= 2 * self._first_looks and offer.deviation else 0.0
-        return max(float(self.objective.relative(offer.mean + offer.deviation, offer.level)), least)
+        worse = float(self.objective.relative(offer.mean + offer.deviation, offer.level))
+        return max(worse, UNKNOWN_HARM) if self._is_harm_unknown(offer) else worse
+
+    def _is_harm_unknown(self, offer: safety.Against) -> bool:
+        """Whether hardly anything but the default ran as yet."""
+        if offer.deviation == 0.0:
+            return False
+        ran = self.recent().points
+        looks = int((ran != self.default).any(axis=1).sum()) if len(ran) else self.objective.seen
+        return looks < self._first_looks
 
     @property
     def factor(self) -> float:
@@ -343,8 +356,8 @@ class Engine:
         guard = self.settings.guard
         return guard is None or bool(safety.within_guard(self.objective, guard, self.beside(belief, point)))
 
-    def _within_budget(self, belief: Belief, point: Array) -> bool:
-        return self._account.allows(belief, point, self.beside(belief, point), self.wider)
+    def _within_budget(self, staked: float, belief: Belief, point: Array) -> bool:
+        return self._account.allows(belief, point, self.beside(belief, point), self.wider, staked)
 
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
@@ -457,15 +470,16 @@ class Engine:
         scales = ", ".join(f"{name} {scale}" for name, scale in self.scales.items())
         log.info("the scale of a metric has changed (%s); now: %s", why, scales)
 
-    def _reasons(self, belief: Belief, choice: Choice, room: Room | None = None) -> Reasons:
+    def _reasons(self, belief: Belief, choice: Choice, room: Room | None = None, waits: bool = False) -> Reasons:
         """Why this choice: copies, since a belief is large."""
         offer, objective = self.beside(belief, choice.point), self.objective
         beside = offer if objective.seen >= FORECAST_FROM_SAMPLES else None
         units, factor = (objective.is_log, objective.sign), self._calibration.factor
         similar, weights = belief.similar().copy(), belief.weights.copy()
+        stake = self._account.stake(offer, waits and self._is_harm_unknown(offer))
         return Reasons(
             choice, self.default, beside, similar, weights, self.family.experts, belief.noise, factor, *units,
-            self._account.stop(belief, choice.point, offer, self.wider, room),
+            self._account.stop(belief, choice.point, offer, self.wider, room), stake,
         )  # fmt: skip
 
     def _tell(self, trial: RunOutcome) -> LearnResult:
@@ -528,6 +542,10 @@ class Engine:
 
     def met(self) -> list[Array]:
         return [self.slots().contexts]
+
+    def knew(self, points: Array) -> Flags:
+        known = np.array([self.default, *self.recent().points])
+        return np.array([(points[0, :, None] == known).all(axis=2).any()])
 
     def learn_trials(self, trials: Trials, again: bool) -> None:
         trial, told = trials.one(), self._told

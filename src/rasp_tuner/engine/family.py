@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.optimizer.optimizer import Asked, LatestSamples, Room, Scope, Stateful, Within
+from rasp_tuner.optimizer.optimizer import NOTHING, Asked, LatestSamples, Room, Scope, Stateful, Waiting, Within
 from rasp_tuner.types import Slots
 
 
@@ -107,8 +107,8 @@ class Belief(Protocol):
     def forecast(self, point: Array, y: float) -> ByExpert:
         """What was expected at `point` [d], where y came out."""
 
-    def choose(self, rng: np.random.Generator) -> Choice:
-        """What this family would try next."""
+    def choose(self, rng: np.random.Generator, waiting: Waiting = NOTHING) -> Choice:
+        """What this family would try next; no setting twice before it is known what it comes to."""
 
     def best(self) -> Array | None:
         """The best point [d] known here, without exploring; None while nothing is."""

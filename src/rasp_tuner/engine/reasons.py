@@ -26,6 +26,7 @@ class Reasons(NamedTuple):
     is_log: bool  # whether the metric is compared by its logarithm
     sign: float  # 1 if less of it is better, else -1
     stop: float | None  # the cost from which on the run should be ended
+    stake: float  # what it may cost more than the default, as a share of the default's loss; where there is a budget
 
     def explanation(self) -> Explanation:
         nearest, likeness = _most(self.similar, SHOWN_SLOTS)
@@ -48,6 +49,7 @@ class Reasons(NamedTuple):
             scale="log" if self.is_log else "linear",
             level=None if beside is None else self._own_units(float(beside.level)),
             stop=self.stop,
+            stake=self.stake,
         )
 
     def outlook(self) -> Outlook | None:

@@ -78,9 +78,10 @@ def within_guard(objective: Objective, share: float, offer: Against) -> Conditio
     return objective.relative(offer.mean + offer.deviation, offer.level) <= share
 
 
-def within_budget(objective: Objective, budget: BudgetLedger, offer: Against) -> Condition:
+def within_budget(objective: Objective, budget: BudgetLedger, offer: Against, staked: Number = 0.0) -> Condition:
+    """Whether a point may be tried; `staked`: what runs under way may cost."""
     price, worse = objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
-    return budget.allows(price, worse - price)
+    return budget.allows(price, worse - price, staked)
 
 
 def cost(objective: Objective, offer: Against, y: Number, noise: Number, failed: Condition) -> Number:

@@ -73,6 +73,10 @@ class Drawn(NamedTuple):
         """The default runs to its end."""
         return None if self.held_out else self.why.stop
 
+    @property
+    def stake(self) -> float:
+        return 0.0 if self.held_out else self.why.stake
+
     def outlook(self) -> Outlook | None:
         return self.why.outlook()
 
@@ -86,6 +90,7 @@ class Drawn(NamedTuple):
             predicted=why.level,
             better=None,
             stop=None,
+            stake=0.0,
             propensity=self.propensity,
             instead=why.predicted,
         )

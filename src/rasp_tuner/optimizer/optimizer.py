@@ -3,7 +3,7 @@
 Also the nouns that pass between an optimizer and its caller.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, Self
 
@@ -136,13 +136,26 @@ class Within(NamedTuple):
     chance: Callable[[Array], Array]  # [n] of points [n, d]; 0 where they may not run
 
 
+class Waiting(NamedTuple):
+    """Suggestions without an answer yet, in all contexts."""
+
+    latest: Sequence[tuple[Array, Array]]  # context [d_c] and point [d] of some, other than the default
+    total: float  # those that are likely lost count less
+    defaults: float  # of these are of the default
+    staked: float  # what they may cost more than the default, in steps of its loss
+
+
+NOTHING = Waiting((), 0.0, 0.0, 0.0)
+
+
 class Scope(NamedTuple):
-    """What a search may choose, and what it has chosen already."""
+    """What may be chosen, and what was chosen already."""
 
     among: Array | None = None  # [m, d] settings that can run; None: all that are legal
     pending: Array | None = None  # [k, d] settings that run in this context now, without an answer yet
     room: Room | None = None  # of limits that are to be kept in the end; None: there are none
     within: Within | None = None  # where a choice must stay; None: anywhere
+    waiting: Waiting = NOTHING
 
 
 ANY = Scope()
@@ -169,7 +182,7 @@ class Optimizer(Stateful, Protocol):
     def propose(self, context: Array, current: Array, rng: np.random.Generator, scope: Scope = ANY) -> Proposal | None:
         """The next point in this context, where `current` runs now; None while nothing is known.
 
-        Only the generator moves. A search (goal "find") keeps to `scope`; nobody else is given one.
+        Only the generator moves. A search (goal "find") keeps to what `scope` lists.
         """
 
     def reasons_at(self, context: Array, point: Array, source: str) -> Why:

@@ -3,13 +3,14 @@
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
 from rasp_tuner.base.checks import number, show, whole
+from rasp_tuner.base.common_constants import FADING_SAMPLES
 from rasp_tuner.base.numerics import LARGEST, Array
 from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.errors import AlreadyAnswered, ExpiredSuggestion, InvalidValue, UnknownSuggestion
@@ -17,11 +18,12 @@ from rasp_tuner.space import Params
 from rasp_tuner.types import Explanation, Outlook, Path, Why
 
 T = TypeVar("T")
+KEPT = 1.0 - 1.0 / FADING_SAMPLES  # of what waits, at every answer to a later one, and every run nobody asked for
 _OF_DRAWS = ("propensity", "instead")  # written only where a holdout draws
 _TEXTS = ("source", "path", "reason", "expert", "failure", "scale")
 _LISTS = ("slots", "weights", "gate")
 _NUMBERS = (
-    *("predicted", "deviation", "novelty", "confidence", "entropy", "error", "better", "level", "stop"),
+    *("predicted", "deviation", "novelty", "confidence", "entropy", "error", "better", "level", "stop", "stake"),
     *_OF_DRAWS,
 )
 _MAY_LACK = ("predicted", "deviation", "error", "failure", "better", "ran", "level", "stop", *_OF_DRAWS)
@@ -29,11 +31,13 @@ _KEPT = {*_TEXTS, *_LISTS, *_NUMBERS, "ran"}  # others are added by who knows na
 _NAMES = tuple(field.name for field in fields(Explanation) if field.name in _KEPT)
 ID = r"s(0|[1-9][0-9]{0,15})"
 MOST_SIZE = 1_000_000  # suggestions on record
+LOST_AFTER = 350  # of these, after which a suggestion is taken for lost: KEPT**350 is a thousandth
 LONGEST_EXPLANATION = 100_000  # numbers in one explanation
 FIELDS = {
     "suggested": Field(("m", "d"), 0.0, 1.0),
     "contexts": Field(("n", "c"), -LARGEST, LARGEST),
     "points": Field(("n", "d"), 0.0, 1.0),
+    "observed": Field(("n",), 0.0, MOST_SAMPLES, whole=True),
 }
 
 
@@ -43,6 +47,7 @@ class Pending(NamedTuple):
     context: Array  # [d_c]
     point: Array  # [d] in the unit box
     why: Why
+    observed: int = 0  # runs nobody asked for, when it was issued
 
 
 class Answered:
@@ -66,6 +71,10 @@ class Answered:
     def stop(self) -> float | None:
         return (self._known[0] if isinstance(self._known, tuple) else self._known).stop
 
+    @property
+    def stake(self) -> float:
+        return (self._known[0] if isinstance(self._known, tuple) else self._known).stake
+
     def outlook(self) -> Outlook | None:
         return (self._known[0] if isinstance(self._known, tuple) else self._known).outlook()
 
@@ -85,6 +94,7 @@ class Ledger:
     def __init__(self, size: int) -> None:
         self.size = size
         self.issued = 0
+        self.observed = 0  # runs nobody asked for
         self.pending: dict[str, Pending] = {}
         self.answered: dict[str, Why] = {}
         self._suggested: dict[str, Array] = {}  # points [d] of the answered ones
@@ -93,7 +103,7 @@ class Ledger:
         """A new id for a suggestion that is now out."""
         id = f"s{self.issued}"
         self.issued += 1
-        _put(self.pending, id, Pending(context, point, why), self.size)
+        _put(self.pending, id, Pending(context, point, why, self.observed), self.size)
         return id
 
     def waiting(self, id: object) -> Pending:
@@ -110,6 +120,23 @@ class Ledger:
     def answer(self, id: str, why: Why) -> None:
         _put(self._suggested, id, self.pending.pop(id).point, self.size)
         _put(self.answered, id, why, self.size)
+
+    def in_flight(self) -> Iterator[tuple[float, Pending]]:
+        """Those that wait, latest first, and by how much each counts.
+
+        A run nobody asked for is taken for the outcome of the latest before it. One that was passed over by many others
+        may never be answered, and counts less.
+        """
+        outcomes = 0
+        for later, (id, record) in enumerate(reversed(self.pending.items())):
+            observed = self.observed - record.observed
+            if observed > outcomes:
+                outcomes += 1
+                continue
+            passed_over = self.issued - int(id[1:]) - 1 - later + observed
+            if passed_over > LOST_AFTER:
+                return
+            yield KEPT**passed_over, record
 
     def withdraw(self, id: object) -> None:
         """Forget a suggestion that waits."""
@@ -150,7 +177,7 @@ class Ledger:
     def copy(self, answered: int | None = None) -> "Ledger":
         """The same records, which are frozen, in a ledger of its own; of the answered, only so many of the latest."""
         ledger = Ledger(self.size)
-        ledger.issued, ledger.pending = self.issued, dict(self.pending)
+        ledger.issued, ledger.observed, ledger.pending = self.issued, self.observed, dict(self.pending)
         kept = self.size if answered is None else answered
         ledger.answered = dict(itertools.islice(self.answered.items(), max(len(self.answered) - kept, 0), None))
         ledger._suggested = self._suggested.copy()
@@ -160,18 +187,20 @@ class Ledger:
         return {
             "size": self.size,
             "issued": self.issued,
+            "observed": self.observed,
             "pending": [[id, to_fields(record.why.explanation())] for id, record in self.pending.items()],
             "answered": [[id, to_fields(why.explanation())] for id, why in self.answered.items()],
         }
 
     def state(self, dim: int, context_dim: int) -> dict[str, Array]:
-        """Contexts [n, d_c] and points [n, d] of the pending ones, in order; points [m, d] of the latest answered."""
+        """Of the pending ones contexts [n, d_c], points [n, d], `observed` [n]; of the latest answered points."""
         records = list(self.pending.values())
         suggested = [self._suggested[id] for id in self.answered if id in self._suggested]
         return {
             "suggested": np.array(suggested).reshape(len(suggested), dim),
             "contexts": np.array([record.context for record in records]).reshape(len(records), context_dim),
             "points": np.array([record.point for record in records]).reshape(len(records), dim),
+            "observed": np.array([record.observed for record in records], dtype=np.float64),
         }
 
     @classmethod
@@ -179,16 +208,17 @@ class Ledger:
         """The ledger that `to_json` and `state` describe."""
         ledger = cls(whole("ledger.size", data["size"], 1, MOST_SIZE))
         ledger.issued = whole("ledger.issued", data["issued"], 0, MOST_SAMPLES)
+        ledger.observed = whole("ledger.observed", data.get("observed", 0), 0, MOST_SAMPLES)
         answered, pending = (_records(name, data[name], ledger.issued, ledger.size) for name in ("answered", "pending"))
         if answered.keys() & pending.keys():
             raise InvalidValue(f"ledger: {show(list(answered.keys() & pending.keys()))} wait and were answered")
         sizes: dict[str, int | range] = {"n": len(pending), "m": range(len(answered) + 1), "d": dim, "c": context_dim}
-        arrays = checked(state, FIELDS, sizes)
+        arrays = checked({"observed": np.zeros(len(pending)), **state}, FIELDS, sizes)  # the first of 0.2 lack it
         suggested = arrays["suggested"]
         ledger.answered = dict(answered)
         ledger._suggested = dict(zip(list(answered)[len(answered) - len(suggested) :], suggested, strict=True))
-        waiting = zip(pending.items(), arrays["contexts"], arrays["points"], strict=True)
-        ledger.pending = {id: Pending(context, point, why) for (id, why), context, point in waiting}
+        waiting = zip(pending.items(), arrays["contexts"], arrays["points"], arrays["observed"], strict=True)
+        ledger.pending = {id: Pending(context, point, why, int(n)) for (id, why), context, point, n in waiting}
         return ledger
 
 
@@ -215,8 +245,10 @@ def _records(name: str, data: object, issued: int, most: int) -> dict[str, Expla
 
 
 def _explanation(place: str, told: Mapping[str, Any]) -> Explanation:
-    if told.keys() | {"stop", *_OF_DRAWS} != _KEPT:  # the first snapshots of 0.2 have no stops
+    if told.keys() | {"stop", "stake", *_OF_DRAWS} != _KEPT:  # the first snapshots of 0.2 have no stops
         raise InvalidValue(f"{place}: an explanation must have the fields {show(_NAMES)}, got {show(list(told))}")
+    if not number(f"{place}.stake", told.get("stake", 0.0)) >= 0.0:
+        raise InvalidValue(f"{place}.stake must be at least 0, got {show(told['stake'])}")
     return Explanation(**{name: _read(place, name, value) for name, value in told.items()})
 
 

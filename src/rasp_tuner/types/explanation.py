@@ -73,6 +73,7 @@ class Explanation:
     stop: float | None = None  # value of the metric from which on the run should be ended
     propensity: float | None = None  # with which the holdout's draw chose what ran; None where nothing was drawn
     instead: float | None = None  # expected of the suggestion in whose place the default was drawn, if it was
+    stake: float = 0.0  # what it may cost more than the default, as a share of its loss; where there is a budget
     params: Params | None = None  # this and all below is added by `Tuner.explain`, which knows names
     default: Params | None = None
     metric: str | None = None  # in whose units predicted, level and error are; None: a sum of several, or an error
@@ -123,6 +124,10 @@ class Why(Protocol):
     @property
     def stop(self) -> float | None:
         """The value of the metric from which on the run should be ended."""
+
+    @property
+    def stake(self) -> float:
+        """What it may cost more than the default, as a share of the default's loss; where there is a budget."""
 
     def outlook(self) -> Outlook | None:
         """The forecast, faster than by `explanation`; None where there is none."""

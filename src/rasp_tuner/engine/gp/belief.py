@@ -14,7 +14,7 @@ from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
 from rasp_tuner.engine.gp.search import SOURCES, Draws, around, best_point, candidates, joined_keys
 from rasp_tuner.engine.gp.trust import FREEDOM
 from rasp_tuner.engine.gp.value import knowledge_gradient, weighted_nodes
-from rasp_tuner.optimizer.optimizer import Within
+from rasp_tuner.optimizer.optimizer import NOTHING, Waiting, Within
 
 BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
@@ -78,36 +78,51 @@ class GpBelief:
         log = log_student(y - mean, max(variance + self.noise, SMALLEST), FREEDOM)
         return ByExpert(mean, variance, np.array([log]))
 
-    def choose(self, rng: np.random.Generator) -> Choice:
-        """The candidate of least expected loss, less what knowing it is worth over the visits to come."""
-        return self._chosen(rng, None)
+    def choose(self, rng: np.random.Generator, waiting: Waiting = NOTHING) -> Choice:
+        """The candidate of least expected loss, less what knowing it is worth over the visits to come.
+
+        What never ran in a situation like this, and waits for an answer of one, is none: one look is enough.
+        """
+        return self._chosen(rng, None, self._awaited(waiting) if waiting.latest else set())
+
+    def _awaited(self, waiting: Waiting) -> set[bytes]:
+        """Settings that wait for the answer of their first run in a situation like this one."""
+        here, fit, found = self._here, self.fit, set[bytes]()
+        known = {row.tobytes() for row in fit.of_rows("points")[here.kc >= ALIKE]} | {fit.knobs.default_key}
+        for context, point in waiting.latest:
+            key = point.tobytes()
+            if key not in known and key not in found:
+                alike = fit.metric.likeness(context, here.context[None], fit.weights.relevance)
+                found |= {key} if alike[0] >= ALIKE else set()
+        return found
 
     def choose_within(self, rng: np.random.Generator, within: Within) -> Choice:
         """The same among what may keep the limits; a gain counts as far as it is likely to keep them."""
-        return self._chosen(rng, within)
+        return self._chosen(rng, within, set())
 
-    def _chosen(self, rng: np.random.Generator, within: Within | None) -> Choice:
+    def _chosen(self, rng: np.random.Generator, within: Within | None, awaited: set[bytes]) -> Choice:
         fit = self.fit
         draws = Draws.of(fit.knobs, rng)  # in any case: the generator moves alike in every context
         if self._unknown:
             return self._expected(fit.knobs.default, BASELINE)
-        news = None if within is not None else self._good_news()
+        barred = self._barred | awaited
+        news = None if within is not None else self._good_news(barred)
         if news is not None:
             return self._expected(news, GOOD_NEWS)
         if self._here.native is not None and within is None:
-            point, source, pair = self._compiled_choice(draws)
+            point, source, pair = self._compiled_choice(draws, barred)
         else:
-            point, source, pair = self._choice(draws, within)
+            point, source, pair = self._choice(draws, within, barred)
         self._looked_at = point.tobytes(), pair
         variance = max(pair.variance, LEAST_VARIANCE) * fit.scale**2
         return Choice(point, SOURCES[source], fit.center + fit.scale * pair.mean, variance)
 
-    def _choice(self, draws: Draws, within: Within | None) -> tuple[Array, int, PointAndDefault]:
+    def _choice(self, draws: Draws, within: Within | None, barred: set[bytes]) -> tuple[Array, int, PointAndDefault]:
         """The point, where in SOURCES it comes from, and what is expected of it."""
         here, fit, default = self._here, self.fit, self.fit.knobs.default
         chance = np.ones(1)
         if within is None:
-            found = candidates(here, self._barred, draws)
+            found = candidates(here, barred, draws)
         else:
             found = around(fit.knobs, within.ground[0], within.ground, draws)
             chance = within.chance(found.points)
@@ -124,24 +139,24 @@ class GpBelief:
         score = mean - self.horizon * value
         if within is not None:
             score = chance * (score - mean[0])
-        if self._barred:
-            score[[point.tobytes() in self._barred for point in found.points]] = np.inf
+        if barred:
+            score[[point.tobytes() in barred for point in found.points]] = np.inf
         best = int(score.argmin())
         return found.points[best].copy(), int(found.source[best]), self._both(found.points[best], default)
 
-    def _compiled_choice(self, draws: Draws) -> tuple[Array, int, PointAndDefault]:
+    def _compiled_choice(self, draws: Draws, barred: set[bytes]) -> tuple[Array, int, PointAndDefault]:
         """The same in one call."""
         here, d = self._here.native, self.fit.knobs.dim
         if here is None:
             raise RuntimeError("there is no compiled code")
-        barred = joined_keys(self._barred, d)
+        none = joined_keys(barred, d)
         reached = self._reached if (self._reached < 1.0).any() else None
         nodes = weighted_nodes(len(self.fit.alpha))
-        out = here.choose(*draws, barred, reached, nodes, self.horizon)
+        out = here.choose(*draws, none, reached, nodes, self.horizon)
         source, mean, variance, level, level_variance, covariance = out[d:].tolist()
         return out[:d].copy(), int(source), PointAndDefault(mean, variance, level, level_variance, covariance)
 
-    def _good_news(self) -> Array | None:
+    def _good_news(self, barred: set[bytes]) -> Array | None:
         """The best that ran here, if it came out so well that it is taken for false, and ran only then.
 
         Hiccups are bad news, as a rule. Once more, and it is known.
@@ -158,7 +173,7 @@ class GpBelief:
         points = fit.of_rows("points")
         sure = {row.tobytes() for row in points[~doubted & here]}
         for i in better[::-1]:
-            if (key := points[i].tobytes()) not in sure and key not in self._barred:
+            if (key := points[i].tobytes()) not in sure and key not in barred:
                 news: Array = points[i].copy()
                 return news
         return None

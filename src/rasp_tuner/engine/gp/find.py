@@ -40,7 +40,7 @@ from rasp_tuner.engine.gp.knobs import MOST_FEW, SAME_LEVEL, Knobs
 from rasp_tuner.engine.gp.model import scatter_of
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
 from rasp_tuner.engine.gp.search import STEP, best_point, moves, point_keys, snapped
-from rasp_tuner.optimizer.optimizer import ANY, Room, Scope
+from rasp_tuner.optimizer.optimizer import ANY, NOTHING, Room, Scope, Waiting
 
 HERE = 0.98  # of the greatest likeness of a row: rows so alike count as measured in this situation
 GUESSED_REPEATS = 2.0  # that the fitted noise is worth, beside the scatter of real ones
@@ -126,7 +126,8 @@ class FindBelief(GpBelief):
         found = self._within(room).points
         return found[0] if len(found) else None
 
-    def choose(self, rng: np.random.Generator) -> Choice:
+    def choose(self, rng: np.random.Generator, waiting: Waiting = NOTHING) -> Choice:
+        del waiting  # a search is given what waits in this context
         return self.search(rng, ANY)
 
     def search(self, rng: np.random.Generator, scope: Scope) -> Choice:

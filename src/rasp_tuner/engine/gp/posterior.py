@@ -23,7 +23,7 @@ class ContextPosterior:
     """Good for as long as its fit is: until the family has learned twice."""
 
     def __init__(self, fit: Fit, context: Array, now: float) -> None:
-        self.fit = fit
+        self.fit, self.context = fit, context
         h, rows = fit.weights.h, fit.rows
         self.native: NativeHere | None = None
         if fit.native is not None:

@@ -17,6 +17,7 @@ from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, address,
 from rasp_tuner.engine.kernel.shared_structs import OneStruct
 from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.engine.quadratic.draws import SOURCES, draw
+from rasp_tuner.optimizer.optimizer import NOTHING, Waiting
 
 OFTEN, SELDOM = ("believe", "against", "choose", "forecast", "learn"), ("predict", "best")
 
@@ -111,7 +112,8 @@ class NativeBelief:
         self._beside = point, beside
         return ByExpert(mean, variance, one.logs.copy())
 
-    def choose(self, rng: np.random.Generator) -> Choice:
+    def choose(self, rng: np.random.Generator, waiting: Waiting = NOTHING) -> Choice:
+        del waiting  # every choice is drawn anew
         one = self._one
         draw(rng, one.dims, one.state, one.draws)
         one.call["choose"](self.arrays.address)

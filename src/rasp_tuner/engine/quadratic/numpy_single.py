@@ -11,6 +11,7 @@ from rasp_tuner.engine.kernel.learn import learn
 from rasp_tuner.engine.kernel.predict import against, forecast, predict
 from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.engine.quadratic.draws import SOURCES, draw
+from rasp_tuner.optimizer.optimizer import NOTHING, Waiting
 
 NO_LOGS = np.zeros((1, E))
 
@@ -58,7 +59,8 @@ class NumpyBelief:
         mean, variance, logs = forecast(*self._known, point[None], np.array([y]))
         return ByExpert(float(mean[0]), float(variance[0]), logs[0])
 
-    def choose(self, rng: np.random.Generator) -> Choice:
+    def choose(self, rng: np.random.Generator, waiting: Waiting = NOTHING) -> Choice:
+        del waiting  # every choice is drawn anew
         """The least expected y, less what an observation is worth, among experts' optima and moves around them."""
         draws = np.empty(draws_needed(self._one.dims))
         draw(rng, self._one.dims, self._one.state, draws)
