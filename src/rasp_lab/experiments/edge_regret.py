@@ -21,7 +21,6 @@ from rasp_tuner.policy.evaluate import pick_of
 from rasp_tuner.policy.sums import OutcomeSums
 from rasp_tuner.records.step_record import LONGEST_CONTEXT
 
-LATEST = 256  # contexts that a policy is made of
 ASK = 0  # every time
 
 
@@ -36,7 +35,6 @@ def regret(name: str, seed: int, steps: int, every: int, late: bool = False) -> 
     tuner = Tuner(domain.space.knobs, domain.metrics, domain.context_dim or None, default, seed=seed)
     spent = static = 0.0
     sums = policy = None
-    seen: list[Any] = []
     waiting: list[tuple[str, dict[str, float]]] = []
     asks = late or every == ASK
     for step, omega in enumerate(domain.build_sequence(steps, seed)):
@@ -52,9 +50,8 @@ def regret(name: str, seed: int, steps: int, every: int, late: bool = False) -> 
             if step % every == 0:
                 if sums is not None:
                     tuner.tell_sums(sums.take())
-                policy = tuner.policy(contexts=None if context is None else seen, explore=every).policy
+                policy = tuner.policy(explore=every).policy
                 sums = OutcomeSums(policy, seed)
-            seen = [*seen, context][-LATEST:]
             pick = pick_of(policy or {}, context, f"{seed}/{step}")
             params = pick.params
         theta = _theta(domain, params)

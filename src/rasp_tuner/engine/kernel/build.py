@@ -158,7 +158,8 @@ def build(library: Path = LIBRARY, extra: tuple[str, ...] = ()) -> str | None:
         try:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(lambda file, made: run("-c", "-o", made, file), files, objects))
-            run("-shared", "-o", fresh, *sorted(objects), "-lm")
+            names = [] if extra or sys.platform != "linux" else ["-s"]  # only who debugs needs those inside
+            run("-shared", "-o", fresh, *sorted(objects), "-lm", *names)
         except subprocess.CalledProcessError as error:
             return f"{command[0]} failed: {error.stderr.strip()[-500:]}"
         except OSError as error:
