@@ -15,6 +15,7 @@ BEDS = {
     "systems": "systems:BED",
     "everyday": "everyday:BED",
     "situations": "situations:BED",
+    "clients": "clients:BED",
     "glitches": "glitches:BED",
     "contract": "contract:BED",
 }

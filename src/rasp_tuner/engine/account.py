@@ -8,10 +8,11 @@ from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine import stops
 from rasp_tuner.engine.budget import MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.family import Belief, Bill, Choice, Family, RunOutcome, SearchBelief, predict_one
-from rasp_tuner.engine.measured_bill import MeasuredBill, MeasuredRun
+from rasp_tuner.engine.measured_bill import AUDIT, LEAST_LEFT, MeasuredBill, MeasuredRun
 from rasp_tuner.engine.objective import UNKNOWN_HARM, Objective
 from rasp_tuner.engine.safety import Against, cost, within_budget
 from rasp_tuner.engine.settings import EngineSettings
+from rasp_tuner.engine.stops import STAKE
 from rasp_tuner.optimizer.optimizer import Room, Stateful, Waiting
 from rasp_tuner.types import Budget
 
@@ -75,8 +76,21 @@ class Account:
         """The choice; or the default, if its measured cost asks for that."""
         binds = self.is_measured and (self._family.hindsight or self._stops.used) and not belief.lacks_default
         share = self._settings.budget if binds and not self._at_default(choice.point) else None
-        why = None if share is None else self._measured.why_default(share, self._bill(), wider, waiting)
+        why = None if share is None else self._measured.why_default(share, self._bill(), wider)
+        if why is None and not self._at_default(choice.point) and self._is_unseen(waiting, wider):
+            why = AUDIT
         return choice if why is None else Choice(self._default, why, *predict_one(belief, self._default))
+
+    def _is_unseen(self, waiting: Waiting, wider: float) -> bool:
+        """Whether as much may be lost by runs under way as is left, if each loses a stake."""
+        return STAKE * (waiting.total - waiting.defaults) >= max(self._left(wider), LEAST_LEFT)
+
+    def _left(self, wider: float) -> float:
+        """Of the budget, surely."""
+        if self._ledger is None:
+            return math.inf
+        bill, left = self._bill(), float(self._ledger.left(self._ledger.steps))
+        return left if bill is None else left - (bill.spent - bill.earned + wider * math.sqrt(bill.variance))
 
     def stop(self, belief: Belief, point: Array, offer: Against, wider: float, room: Room | None) -> float | None:
         """The cost from which on a run of a point should be ended, in the metric's own units; None: it should not."""
@@ -85,10 +99,7 @@ class Account:
             return stops.stop_behind_best(self._objective, belief, point, best, wider)
         if self._ledger is None or not stops.can_stop(self._objective) or self._at_default(point):
             return None
-        left, bill = self._ledger.left(self._ledger.steps), self._bill()
-        if bill is not None:
-            left -= bill.spent - bill.earned + wider * math.sqrt(bill.variance)
-        stop = stops.stop_of(self._objective, offer, belief.noise, wider, left)
+        stop = stops.stop_of(self._objective, offer, belief.noise, wider, self._left(wider))
         return stops.if_any(self._measured.lowered(stop))
 
     def note_end(self, trial: RunOutcome, told: float) -> None:

@@ -41,7 +41,6 @@ from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, numbers_of, restored, saved
 from rasp_tuner.engine.stops import STAKE
-from rasp_tuner.optimizer.optimizer import NOTHING, Waiting
 from rasp_tuner.types import Budget
 
 MOST_SHARE = 0.5  # of one run, or odd deviations: more is an outlier
@@ -164,19 +163,19 @@ class MeasuredBill:
         """Runs of the default are few, and each counts for whole blocks."""
         return numbers_of(self.steps).sqrt(self.closed_variance + self._judged()[1])
 
-    def why_default(self, share: float, bill: Bill | None, wider: float, waiting: Waiting) -> str | None:
+    def why_default(self, share: float, bill: Bill | None, wider: float) -> str | None:
         """Why the default of one tuner should run now, of a budget of so large a share; None if anything may.
 
         Where the model's own `bill` is surely a gain, its deviation `wider` than believed, nothing needs to be shown.
         """
         if bill is not None and bill.earned - bill.spent > NOISE_DEVIATIONS * wider * math.sqrt(bill.variance):
             return None
-        spent, audit = self.needs_default(share, waiting)
+        spent, audit = self.needs_default(share)
         if spent:
             return SPENT
         return AUDIT if audit else None
 
-    def needs_default(self, share: float, waiting: Waiting = NOTHING) -> tuple[Condition, Condition]:
+    def needs_default(self, share: float) -> tuple[Condition, Condition]:
         """Whether the default should run now, of a budget of so large a share: since that is spent; to be measured."""
         n, (mean, block, error) = numbers_of(self.steps), self._judged()
         allowed = share * (START_STEPS + self.steps + 1.0)
@@ -184,12 +183,11 @@ class MeasuredBill:
         spent = allowed - mean + n.clip(n.sqrt(variance), None, MOST_OF_LEFT * share * START_STEPS) <= 0.0
         left = allowed - surely(mean, variance)
         exact = self.own * error <= n.clip(MOST_OF_LEFT * left, LEAST_LEFT, None)
-        again = n.logical_not(exact | (self.after_runs + waiting.defaults >= self.own))
+        again = n.logical_not(exact | (self.after_runs >= self.own))
         gained = surely(self.closed, self.closed_variance) + n.clip(surely(mean - self.closed, block), None, 0.0)
         left = allowed - n.maximum(mean, gained)
-        shown = self.after_runs > 0.0  # what ran before; what waits was not
-        unseen = (n.where(shown, 0.0, self.own) + waiting.total - waiting.defaults) * STAKE
-        return spent, (shown & again) | (unseen >= n.clip(left, LEAST_LEFT, None))
+        unseen = self.own * STAKE >= n.clip(left, LEAST_LEFT, None)
+        return spent, n.where(self.after_runs > 0.0, again, unseen)
 
     def added_to(self, report: Budget) -> Budget:
         """A report, with what was measured."""
