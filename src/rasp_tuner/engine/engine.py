@@ -18,7 +18,7 @@ from rasp_tuner.base.state_checks import Field, broken, checked, under
 from rasp_tuner.base.threads import one_thread
 from rasp_tuner.base.trusted_range import SHORT
 from rasp_tuner.contexts.context_bounds import ContextBounds
-from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
+from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric, squared_gaps
 from rasp_tuner.engine import intake, safety, stops
 from rasp_tuner.engine.account import Account
 from rasp_tuner.engine.family import Belief, ByExpert, Choice, Family, RunOutcome, SearchBelief, predict_one
@@ -51,6 +51,7 @@ from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast; more than knobs, and forecasts are compared
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
+NEAREST = 3  # earlier samples of the most similar situation, beside which a new unit is looked for
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
@@ -543,9 +544,19 @@ class Engine:
     def met(self) -> list[Array]:
         return [self.slots().contexts]
 
-    def knew(self, points: Array) -> Flags:
-        known = np.array([self.default, *self.recent().points])
-        return np.array([(points[0, :, None] == known).all(axis=2).any()])
+    def differs(self, aside: Array) -> Flags:
+        trials, recent = trials_of(aside[0], self.dims), self.recent()
+        ran = (trials.points[:, None] == np.array([self.default, *recent.points])).all(axis=2).any()
+        if not recent.contexts.size:
+            return np.array([ran])
+        metric = ContextMetric.of(recent.contexts, float(len(recent.contexts)))
+        apart = squared_gaps(metric.bounded(trials.contexts), metric.bounded(recent.contexts[::-1]))  # latest first
+        before = np.median(recent.errors[::-1][apart.argsort(axis=1, kind="stable")[:, :NEAREST]], axis=1)
+        now = np.array([self.objective.target(losses) for losses in trials.losses])
+        told = zip(trials.contexts, trials.points, strict=True)
+        expected = np.array([predict_one(self.believe(context), point)[0] for context, point in told])
+        as_before = np.abs(now - before) < 0.5 * np.abs(now - expected)  # where the model takes two situations for one
+        return np.array([ran and 2 * as_before.sum() <= len(now)])
 
     def learn_trials(self, trials: Trials, again: bool) -> None:
         trial, told = trials.one(), self._told

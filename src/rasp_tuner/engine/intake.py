@@ -61,8 +61,8 @@ class Learners(Protocol):
     def met(self) -> list[Array]:
         """Of each, contexts [n, c] that it has met."""
 
-    def knew(self, points: Array) -> Flags:
-        """[B] whether any of points [B, n, d] had run before, as far as that is known."""
+    def differs(self, aside: Array) -> Flags:
+        """[B] whether rows [B, H, width] of trials are of settings that ran before, and unlike what came then."""
 
     def learn_trials(self, trials: Trials, again: bool) -> None:
         """Have the models learn; `again`: what they had learned before, and forgot."""
@@ -93,7 +93,7 @@ def tell(to: Learners, trials: Trials) -> None:
     watch.put_aside(trials.rows(), causes, agreeing)
     confirmed = held & watch.confirmed(to.dims.knobs)
     confirmed[confirmed] = ~_elsewhere(to, np.flatnonzero(confirmed))
-    confirmed[confirmed] = _of_known(to, np.flatnonzero(confirmed))
+    confirmed[confirmed] = _differs(to, np.flatnonzero(confirmed))
     full = held & watch.full() & ~confirmed
     released = confirmed | full | (told & ~held & (before > 0.0))
     changed = full | (released & ~held & (before > 1.0))  # but settings not alike: it is the world, so for a while
@@ -172,11 +172,9 @@ def _elsewhere(to: Learners, places: Places) -> Flags:
     return np.array([is_apart(*both) for both in zip(np.stack(aside, axis=1), to.some(places).met(), strict=True)])
 
 
-def _of_known(to: Learners, places: Places) -> Flags:
-    """[m] whether what some tuners put aside is also of settings that had run before: others may just be so."""
-    if not len(places):
-        return np.zeros(0, dtype=bool)
-    return to.some(places).knew(to.watch.trials[places, :, : to.dims.knobs])
+def _differs(to: Learners, places: Places) -> Flags:
+    """[m] whether some tuners know that what they put aside was not always so."""
+    return to.some(places).differs(to.watch.trials[places]) if len(places) else np.zeros(0, dtype=bool)
 
 
 def _left_out(to: Learners, alone: Flags) -> Flags:

@@ -54,9 +54,9 @@ class FleetLearners:
         state = self._tuners.batch.take(self._tuners.rows)
         return [remembered(state, i)[0] for i in range(self._tuners.size)]
 
-    def knew(self, points: Array) -> Flags:
+    def differs(self, aside: Array) -> Flags:
         """Each waits for one answer at a time, and asks for what had run where this is in doubt."""
-        return np.ones(len(points), dtype=bool)
+        return np.ones(len(aside), dtype=bool)
 
     def learn_trials(self, trials: Trials, again: bool) -> None:
         self._learn(self._tuners, trials, self._beliefs, again)
