@@ -51,7 +51,7 @@ class Account:
 
     def allows(self, belief: Belief, point: Array, offer: Against, wider: float) -> bool:
         """Whether the bill stays within the budget, with its deviation; or falls."""
-        ledger, bill = self._ledger, self._bill()
+        ledger, bill = self._ledger, self._bill(belief)
         if ledger is None or offer.deviation == 0.0:
             return True
         if bill is None:
@@ -68,7 +68,7 @@ class Account:
         """The choice; or the default, if its measured cost asks for that."""
         binds = self.is_measured and (self._family.hindsight or self._stops.used) and not belief.lacks_default
         share = self._settings.budget if binds and not self._at_default(choice.point) else None
-        why = None if share is None else self._measured.why_default(share, self._bill(), wider)
+        why = None if share is None else self._measured.why_default(share, self._bill(belief), wider)
         return choice if why is None else Choice(self._default, why, *predict_one(belief, self._default))
 
     def stop(self, belief: Belief, point: Array, offer: Against, wider: float, room: Room | None) -> float | None:
@@ -78,7 +78,7 @@ class Account:
             return stops.stop_behind_best(self._objective, belief, point, best, wider)
         if self._ledger is None or not stops.can_stop(self._objective) or self._at_default(point):
             return None
-        left, bill = self._ledger.left(self._ledger.steps), self._bill()
+        left, bill = self._ledger.left(self._ledger.steps), self._bill(belief)
         if bill is not None:
             left -= bill.spent - bill.earned + wider * math.sqrt(bill.variance)
         stop = stops.stop_of(self._objective, offer, belief.noise, wider, left)
@@ -134,7 +134,7 @@ class Account:
     def _at_default(self, point: Array) -> bool:
         return bool(point.tolist() == self._default.tolist())
 
-    def _bill(self) -> Bill | None:
+    def _bill(self, belief: Belief) -> Bill | None:
         if self._owed is None and self._family.hindsight:
-            self._owed = self._family.bill(self._objective.prices(MOST_PRICE))
+            self._owed = self._family.bill(self._objective.prices(MOST_PRICE), belief)
         return self._owed
