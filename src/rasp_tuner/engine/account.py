@@ -59,7 +59,7 @@ class Account:
 
     def allows(self, belief: Belief, point: Array, offer: Against, wider: float, staked: float) -> bool:
         """Whether the bill stays within the budget, with its deviation; or falls. `staked`: by runs under way."""
-        ledger, bill = self._ledger, self._bill()
+        ledger, bill = self._ledger, self._bill(belief)
         if ledger is None or offer.deviation == 0.0:
             return True
         if bill is None:
@@ -76,20 +76,21 @@ class Account:
         """The choice; or the default, if its measured cost asks for that."""
         binds = self.is_measured and (self._family.hindsight or self._stops.used) and not belief.lacks_default
         share = self._settings.budget if binds and not self._at_default(choice.point) else None
-        why = None if share is None else self._measured.why_default(share, self._bill(), wider)
-        if why is None and not self._at_default(choice.point) and self._is_unseen(waiting, wider):
+        why = None if share is None else self._measured.why_default(share, self._bill(belief), wider)
+        if why is None and not self._at_default(choice.point) and self._is_unseen(belief, waiting, wider):
             why = AUDIT
         return choice if why is None else Choice(self._default, why, *predict_one(belief, self._default))
 
-    def _is_unseen(self, waiting: Waiting, wider: float) -> bool:
+    def _is_unseen(self, belief: Belief, waiting: Waiting, wider: float) -> bool:
         """Whether as much may be lost by runs under way as is left, if each loses a stake."""
-        return STAKE * (waiting.total - waiting.defaults) >= max(self._left(wider), LEAST_LEFT)
+        unseen = STAKE * (waiting.total - waiting.defaults)
+        return unseen >= LEAST_LEFT and not belief.lacks_default and unseen >= self._left(belief, wider)
 
-    def _left(self, wider: float) -> float:
+    def _left(self, belief: Belief, wider: float) -> float:
         """Of the budget, surely."""
         if self._ledger is None:
             return math.inf
-        bill, left = self._bill(), float(self._ledger.left(self._ledger.steps))
+        bill, left = self._bill(belief), float(self._ledger.left(self._ledger.steps))
         return left if bill is None else left - (bill.spent - bill.earned + wider * math.sqrt(bill.variance))
 
     def stop(self, belief: Belief, point: Array, offer: Against, wider: float, room: Room | None) -> float | None:
@@ -99,7 +100,7 @@ class Account:
             return stops.stop_behind_best(self._objective, belief, point, best, wider)
         if self._ledger is None or not stops.can_stop(self._objective) or self._at_default(point):
             return None
-        stop = stops.stop_of(self._objective, offer, belief.noise, wider, self._left(wider))
+        stop = stops.stop_of(self._objective, offer, belief.noise, wider, self._left(belief, wider))
         return stops.if_any(self._measured.lowered(stop))
 
     def note_end(self, trial: RunOutcome, told: float) -> None:
@@ -152,7 +153,7 @@ class Account:
     def _at_default(self, point: Array) -> bool:
         return bool(point.tolist() == self._default.tolist())
 
-    def _bill(self) -> Bill | None:
+    def _bill(self, belief: Belief) -> Bill | None:
         if self._owed is None and self._family.hindsight:
-            self._owed = self._family.bill(self._objective.prices(MOST_PRICE))
+            self._owed = self._family.bill(self._objective.prices(MOST_PRICE), belief)
         return self._owed

@@ -172,8 +172,11 @@ class Family(Stateful, Protocol[B]):
         for the first two).
         """
 
-    def bill(self, prices: Prices) -> Bill | None:
-        """What own trials in memory have cost; None where that is booked once and for all, or nothing ran."""
+    def bill(self, prices: Prices, belief: B | None = None) -> Bill | None:
+        """What own trials in memory have cost; None where that is booked once and for all, or nothing ran.
+
+        With a belief: by what it knows, for its own `billed`.
+        """
 
     def reweigh(self, weights: Array) -> None:
         """From now on y = losses @ weights [K], for everything ever learned."""

@@ -96,8 +96,8 @@ class QuadraticsFirst:
     def _settle(self, chosen: QuadraticFamily | GpFamily) -> None:
         self._chosen, self._rival, self._compared = chosen, None, []
 
-    def bill(self, prices: Prices) -> Bill | None:
-        return self._chosen.bill(prices)
+    def bill(self, prices: Prices, belief: Any = None) -> Bill | None:
+        return self._chosen.bill(prices, belief)
 
     def reweigh(self, weights: Array) -> None:
         """Densities so far were those of another target."""

@@ -10,7 +10,9 @@ from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import ByExpert, Choice, Comparison
 from rasp_tuner.engine.gp.bill import HindsightBill
+from rasp_tuner.engine.gp.model import Fit
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
+from rasp_tuner.engine.gp.rows import StoredRows
 from rasp_tuner.engine.gp.search import SOURCES, Draws, around, best_point, candidates, joined_keys
 from rasp_tuner.engine.gp.trust import FREEDOM
 from rasp_tuner.engine.gp.value import knowledge_gradient, weighted_nodes
@@ -20,6 +22,15 @@ BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
 GOOD_NEWS = "far better than was expected"
 AT_ONCE = 256  # points that are predicted together
+
+
+class Recalled(NamedTuple):
+    """Rows of which some came back for a belief; the family takes them over when it learns."""
+
+    stored: StoredRows
+    away: StoredRows  # rows that are not in the fit
+    fit: Fit  # to those stored
+    origin: Fit  # the family's own
 
 
 class PointAndDefault(NamedTuple):
@@ -38,9 +49,18 @@ class GpBelief:
     weights: Array = np.ones(1)  # one expert
 
     def __init__(
-        self, here: ContextPosterior, barred: set[bytes], reached: Array, unknown: bool, lacks_default: bool = False
+        self,
+        here: ContextPosterior,
+        barred: set[bytes],
+        reached: Array,
+        unknown: bool,
+        lacks_default: bool = False,
+        similar: Array | None = None,
+        recalled: Recalled | None = None,
     ) -> None:
         self._here, self.fit, self.lacks_default = here, here.fit, lacks_default
+        self.recalled = recalled  # None: the family's own rows
+        self._similar = here.kc if similar is None else similar  # of all rows, those put away first
         self._barred = barred  # points that failed or could not be had in a context like this
         self._reached = reached  # [d] share of each knob's moves that ran as they were asked for
         self._unknown = unknown  # whether the default should run here first
@@ -203,6 +223,11 @@ class GpBelief:
         return best_point(self._here, self._barred)
 
     def similar(self) -> Array:
+        return self._similar
+
+    @property
+    def kc(self) -> Array:
+        """[n] how alike this context is to each row of the fit."""
         return self._here.kc
 
     def _y(self, f: Array) -> Array:

@@ -3,14 +3,16 @@
 A row is one point in one context; its samples are averaged. The fit is a function of the rows and of the
 hyperparameters alone, so nothing else is kept.
 
+A fit has at most MOST_ROWS rows: it takes time with their cube. Beyond, rows of other situations are put away, and come
+back with their situation.
+
 symbol     shape      meaning
-n          scalar     stored rows, at most MOST_ROWS
+n          scalar     rows: those put away, then those of the fit
 C          scalar     loss columns
 """
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +29,7 @@ from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
 from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
 from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric, likeness
 from rasp_tuner.engine.family import ByExpert, Prices, RunOutcome
-from rasp_tuner.engine.gp.belief import GpBelief
+from rasp_tuner.engine.gp.belief import GpBelief, Recalled
 from rasp_tuner.engine.gp.bill import HindsightBill
 from rasp_tuner.engine.gp.find import FindBelief
 from rasp_tuner.engine.gp.knobs import Indices, Knobs
@@ -47,10 +49,10 @@ from rasp_tuner.engine.gp.model import (
     fitted,
     taken,
 )  # fmt: skip
-from rasp_tuner.engine.gp.native_gp import closest
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.engine.gp.rows import ROW_ARRAYS, LatestRows, StoredRows
 from rasp_tuner.engine.gp.search import point_keys
+from rasp_tuner.engine.gp.similar_rows import most_similar, nearest
 from rasp_tuner.engine.gp.trust import FALSE_ODDS, LEAST_TRUST, student_weight, trusted, without_like
 from rasp_tuner.engine.gp.value import TAIL, TAIL_ROWS
 from rasp_tuner.optimizer.optimizer import LatestSamples
@@ -59,7 +61,8 @@ from rasp_tuner.types import Slots
 
 CHANGE_ODDS = 0.002  # prior odds that the world changes at a step
 FALSE_SAMPLES = 10.0  # that the prior share of false ones is worth
-MOST_ROWS = 256  # stored: about twenty settings in each of a dozen situations; a fit takes time with their cube
+MOST_ROWS = 256  # of a fit: about twenty settings in each of a dozen situations
+AWAY_ROWS = 768  # put away: as many in each of forty more
 SETTLED_SAMPLES = 128  # after which the scale of a metric is looked at no more; numbers of a long context
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 KEPT = 1.0 - 1.0 / FADING_SAMPLES  # of what is known of the scatter of repeats, and of reached points, at a new one
@@ -114,12 +117,14 @@ class GpFamily:
         self._find = find
         dim = self._knobs.dim
         self._sizes: dict[str, int | range] = {
-            "n": range(MOST_ROWS + 1), "d": dim, "c": context_dim, "C": columns, "theta": len(self._prior.mean),
-            "u": range(UNREACHED + 1), "w": range(window + 1), "sample": context_dim + dim + columns,
+            "n": range(MOST_ROWS + AWAY_ROWS + 1), "d": dim, "c": context_dim, "C": columns,
+            "theta": len(self._prior.mean), "u": range(UNREACHED + 1), "w": range(window + 1),
+            "sample": context_dim + dim + columns,
         }  # fmt: skip
         self._window = window
         self._bounds = np.full(context_dim, -LARGEST), np.full(context_dim, LARGEST)  # that scales are made within
         self._stored = StoredRows(dim, context_dim, columns, MOST_ROWS)
+        self._away = StoredRows(dim, context_dim, columns, 0)  # room for them is made as they come
         self._late = LatestRows(window, context_dim + dim + columns)
         self._state: dict[str, Array]  # all else
         self._fit: Fit | None
@@ -146,9 +151,13 @@ class GpFamily:
         if fit is None:
             raise RuntimeError("nothing was learned yet")
         here = ContextPosterior(fit, context, float(s["clock"][0]))
-        barred: set[bytes] = set()
+        similar = np.concatenate([self._likeness_of_away(context), here.kc])
+        recalled = self._recalled(similar)
+        if recalled is not None:
+            here = ContextPosterior(recalled.fit, context, float(s["clock"][0]))
+        stored, barred = self._stored if recalled is None else recalled.stored, set[bytes]()
         if self._any_failed:
-            points, failed = self._stored["points"], self._stored["failed"]
+            points, failed = stored["points"], stored["failed"]
             barred = set(point_keys(points[(failed > 0.0) & (here.kc > ALIKE)]))
         if len(s["unreached"]):
             z = fit.metric.z(np.stack([context, *s["unreached_in"]]), fit.weights.relevance)
@@ -156,24 +165,29 @@ class GpFamily:
         runs, rows = here.default_runs()  # each row is a situation of its own
         first = 1.0
         if self._find:  # in every situation, however alike they are
-            default = (self._stored["points"] == self._knobs.default).all(axis=1)
+            default = (stored["points"] == self._knobs.default).all(axis=1)
             runs, first = float((here.kc[default] > SAME_CONTEXT).any()), FIND_BASELINES
         unknown = runs < ALIKE and self._knobs.default_key not in barred
         unknown = unknown and rows < first + BASELINE_SHARE * float(s["clock"][0])
-        lacks_default = self._knobs.default_key in barred and self._runs_without_default(here.kc)
+        lacks_default = self._knobs.default_key in barred and self._runs_without_default(stored, here.kc)
         if not lacks_default:
             barred.discard(self._knobs.default_key)
         reached = s["reach"][0] / s["reach"][1]
         if self._find:
-            return FindBelief(here, barred, reached, unknown, s["repeats"])
-        return GpBelief(here, barred, reached, unknown, lacks_default)
+            return FindBelief(here, barred, reached, unknown, s["repeats"], similar, recalled)
+        return GpBelief(here, barred, reached, unknown, lacks_default, similar, recalled)
 
     def learn(self, trial: RunOutcome, belief: GpBelief | None, forecast: ByExpert | None) -> None:
-        s, stored = self._state, self._stored
+        s = self._state
         point, now = trial.point, max(float(s["clock"][0]) - trial.ago, 0.0)
         context, losses = (np.minimum(np.maximum(a, -LARGEST), LARGEST) for a in (trial.context, trial.losses))
         if belief is None and self._fit is not None:
             belief = self.believe(context)
+        if belief is not None and belief.recalled is not None:
+            if belief.recalled.origin is not self._fit:  # something else was learned since
+                belief = self.believe(context)
+            self._keep(belief.recalled)
+        stored = self._stored
         if self._window and trial.ended is None:  # what was expected says nothing about scales
             self._late.append(context, point, losses)
             s["late"] = self._late.rows
@@ -181,11 +195,11 @@ class GpFamily:
         same = np.flatnonzero((stored["points"] == point).all(axis=1))
         self._note_reach(trial, context, belief)
         if belief is not None:
-            row = self._row_of(same, belief.similar(), trial.failed)
+            row = self._row_of(same, belief.kc, trial.failed)
             if forecast is not None and not trial.failed:
                 gap = float(losses @ s["weights"]) - forecast.mean
                 odd = min(abs(gap) / math.sqrt(max(forecast.variance + belief.noise, 1e-300)), LARGEST) ** 2
-                trust = self._trusted(gap, forecast.variance, float(belief.similar().sum()), belief.noise)
+                trust = self._trusted(gap, forecast.variance, float(belief.kc.sum()), belief.noise)
             if row >= 0 and (odd > SURPRISING or stored["trust"][row] < LIKELY):  # as far as before from the others?
                 apart = float((losses - stored["losses"][row]) @ s["weights"])
                 row = row if apart * apart <= 2.0 * SURPRISING * belief.noise else -1
@@ -202,11 +216,13 @@ class GpFamily:
         stored["own"][-1] += trial.runs * billed
         self._judge(gap, odd, row >= 0, now, trust)
         s["clock"] = s["clock"] + [1.0, 0.0]
-        while stored.count > MOST_ROWS:
-            self._shrink()
+        if stored.count > MOST_ROWS:
+            self._shrink(belief)
         self._refit()
 
-    def bill(self, prices: Prices) -> HindsightBill | None:
+    def bill(self, prices: Prices, belief: GpBelief | None = None) -> HindsightBill | None:
+        if belief is not None and belief.recalled is not None:
+            return HindsightBill(belief.fit, belief.recalled.stored["own"], prices)
         return None if self._fit is None else HindsightBill(self._fit, self._stored["own"], prices)
 
     def reweigh(self, weights: Array) -> None:
@@ -219,7 +235,8 @@ class GpFamily:
     def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
         """Rows hold mean losses, so that this is exact."""
         s = self._state
-        self._stored["losses"][:] = self._stored["losses"] * factors + shifts
+        for rows in (self._stored, self._away):
+            rows["losses"][:] = rows["losses"] * factors + shifts
         at = s["late"].shape[1] - len(factors)
         s["late"][:, at:] = s["late"][:, at:] * factors + shifts
         self.reweigh(weights)
@@ -241,7 +258,8 @@ class GpFamily:
         (low, high), (least, most) = self._bounds, other._bounds
         self._bounds = np.minimum(low, least), np.maximum(high, most)  # the same, whichever takes the other in
         joined = other.state() if not self.samples else {**self._empty(), **_joined(one, two, self._window)}
-        self._take({**joined, "weights": np.array(weights, dtype=np.float64)})
+        at_most = 2 * MOST_ROWS if self.samples else MOST_ROWS
+        self._take({**joined, "weights": np.array(weights, dtype=np.float64)}, at_most)
         self._refit()
         while self._stored.count > MOST_ROWS:
             self._shrink()
@@ -278,8 +296,8 @@ class GpFamily:
         return found - 0.5 * float(off @ off) - len(rows.y) * math.log(ready.targets.unit)
 
     def remembered(self) -> Slots:
-        s, last = self._stored, float(self._state["clock"][0]) - 1.0
-        return Slots(s["contexts"].copy(), s["counts"].copy(), last - s["times"])
+        s, last = self._stored_and_away(), float(self._state["clock"][0]) - 1.0
+        return Slots(s["contexts"], s["counts"], last - s["times"])
 
     def recent(self) -> LatestSamples:
         s, dim, width = self._state, self._knobs.dim, len(self._state["median"])
@@ -287,7 +305,7 @@ class GpFamily:
         return LatestSamples(contexts, points, losses @ s["weights"], losses)
 
     def state(self) -> dict[str, Array]:
-        return {**self._stored.state(), **{name: array.copy() for name, array in self._state.items()}}
+        return {**self._stored_and_away(), **{name: array.copy() for name, array in self._state.items()}}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         s = checked(state, FIELDS, self._sizes)
@@ -306,19 +324,26 @@ class GpFamily:
             except np.linalg.LinAlgError as reason:
                 raise broken(state, "points", "have a covariance", str(reason)) from None
 
-    def _take(self, state: Mapping[str, Array]) -> None:
-        """Hold another state, whose rows are not fitted yet."""
-        self._stored.restore(state)
+    def _stored_and_away(self) -> dict[str, Array]:
+        """Rows put away, then those of the fit."""
+        stored, away = self._stored.state(), self._away.state()
+        return {name: np.concatenate([away[name], stored[name]]) for name in ROW_ARRAYS}
+
+    def _take(self, state: Mapping[str, Array], most: int = MOST_ROWS) -> None:
+        """Hold another state, whose rows are not fitted yet; of them `most` are for the fit."""
+        apart = max(len(state["points"]) - most, 0)
+        self._stored.restore({name: state[name][apart:] for name in ROW_ARRAYS})
+        self._away.restore({name: state[name][max(apart - AWAY_ROWS, 0) : apart] for name in ROW_ARRAYS})
         self._state = {name: array for name, array in state.items() if name not in ROW_ARRAYS}
         self._late.restore(state["late"])
         self._state["late"] = self._late.rows
         self._any_failed = bool(state["failed"].any())
         self._fit, self._kept = None, np.full(self._stored.count, -1, dtype=np.int64)
 
-    def _runs_without_default(self, kc: Array) -> bool:
+    def _runs_without_default(self, stored: StoredRows, kc: Array) -> bool:
         """Whether something ran in situations so much like this one, and the default did not."""
-        ran = (self._stored["failed"] == 0.0) & (kc > ALIKE)
-        return bool(ran.any()) and not (self._stored["points"][ran] == self._knobs.default).all(axis=1).any()
+        ran = (stored["failed"] == 0.0) & (kc > ALIKE)
+        return bool(ran.any()) and not (stored["points"][ran] == self._knobs.default).all(axis=1).any()
 
     def _row_of(self, same: Indices, kc: Array, failed: bool) -> int:
         """The latest row that a sample joins: of those of the same point, in the same context; -1 if there is none.
@@ -400,15 +425,46 @@ class GpFamily:
         share = mistakes / (now + FALSE_SAMPLES)
         return late if share**run < CHANGE_ODDS else np.zeros_like(late)
 
-    def _shrink(self) -> None:
-        """One row less: the two most alike of one point become one; else the one that the others predict best goes."""
+    def _likeness_of_away(self, context: Array) -> Array:
+        """[n] how alike a context is to those of the rows that were put away."""
+        away, fit = self._away, self._fit
+        if fit is None or not away.count:
+            return np.zeros(0)
+        relevance = fit.weights.relevance
+        similar: Array = likeness(fit.metric.z(context, relevance)[None], fit.metric.z(away["contexts"], relevance))[0]
+        return similar
+
+    def _recalled(self, similar: Array) -> Recalled | None:
+        """Rows for a context, by how alike each is to it; None: those of the fit.
+
+        Rows of situations like this one come back, in place of those that are least like it.
+        """
+        away, own = np.split(similar, [self._away.count])
+        count, fit = min(int((away > ALIKE).sum()), int((own <= ALIKE).sum())), self._fit
+        if fit is None or not count:
+            return None
+        stored, put_away, kept = self._stored.copy(), self._away.copy(), np.arange(len(own))
+        back = put_away.taken_out(np.sort(np.argsort(-away, kind="stable")[:count]))
+        for row in np.sort(np.argsort(own, kind="stable")[:count])[::-1].tolist():
+            kept = _put_away(row, stored, put_away, fit, kept)
+        stored.put(back)
+        kept = np.concatenate([kept, np.full(count, -1)])
+        return Recalled(stored, put_away, self._fitted_to(stored, Older(fit, kept)), fit)
+
+    def _keep(self, recalled: Recalled | None) -> None:
+        if recalled is not None:
+            self._stored, self._away, self._fit, _ = recalled
+            self._kept = np.arange(self._stored.count, dtype=np.int64)
+
+    def _shrink(self, belief: GpBelief | None = None) -> None:
+        """One row less: the two most alike of one point become one; else one is put away.
+
+        It is the one least like the situation of now; if all are alike, the one that the others predict best.
+        """
         s, fit = self._stored, self._fit
         if fit is None:
             raise RuntimeError("nothing was learned yet")
-        if fit.native is not None:
-            most, one, gone = closest(self._knobs.compiled(), fit.native, s.table, s.columns, self._kept)
-        else:
-            most, one, gone = self._closest(fit)
+        most, one, gone = most_similar(fit, s, self._kept)
         if most > ALIKE:
             share = s["counts"][gone] / (s["counts"][one] + s["counts"][gone])
             for name in ("losses", "contexts", "trust"):
@@ -417,39 +473,14 @@ class GpFamily:
             s["own"][one] += s["own"][gone]
             s["times"][one] = max(s["times"][one], s["times"][gone])
             self._kept[one] = -1
+            s.drop(gone)
+            self._kept = np.delete(self._kept, gone)
+            return
+        if belief is not None and belief.kc.min() <= ALIKE:
+            row = int(belief.kc.argmin())
         else:
-            gone = int(fit.spare().argmin())  # of the rows that were fitted: the latest is none of them
-            s["own"][self._nearest(gone, fit)] += s["own"][gone]  # the bill still knows of its runs
-        s.drop(gone)
-        self._kept = np.concatenate([self._kept[:gone], self._kept[gone + 1 :]])
-
-    def _closest(self, fit: Fit) -> tuple[float, int, int]:
-        """How alike the most similar two rows of one point are, and which they are."""
-        s, groups = self._stored, dict[tuple[bytes, float], list[int]]()
-        for i, key in enumerate(zip(point_keys(s["points"]), s["failed"].tolist(), strict=True)):
-            groups.setdefault(key, []).append(i)
-        most, one, two = 0.0, 0, 0
-        z = fit.metric.z(s["contexts"], fit.weights.relevance)
-        for group in groups.values():
-            if len(group) > 1:
-                alike = likeness(z[group], z[group])
-                alike[_lower(len(group))] = 0.0
-                at, to = divmod(int(alike.argmax()), len(group))
-                if alike[at, to] > most:
-                    most, one, two = float(alike[at, to]), group[at], group[to]
-        return most, one, two
-
-    def _nearest(self, row: int, fit: Fit) -> int:
-        """The row most like this one that is not the default's, unless this one is, or all others are."""
-        s, knobs = self._stored, self._knobs
-        if fit.native is not None:
-            return closest(knobs.compiled(), fit.native, s.table, s.columns, self._kept, row)[1]
-        embedded, z = knobs.features(s["points"]).embedding, fit.metric.z(s["contexts"], fit.weights.relevance)
-        apart = ((embedded - embedded[row]) ** 2).sum(axis=1) + ((z - z[row]) ** 2).sum(axis=1)
-        defaults = (s["points"] == knobs.default).all(axis=1)
-        apart = np.where(defaults != defaults[row], LARGEST, apart)
-        apart[row] = np.inf
-        return int(apart.argmin())
+            row = int(fit.spare().argmin())  # of those in the fit: the latest is none of them
+        self._kept = _put_away(row, s, self._away, fit, self._kept)
 
     def _refit(self) -> None:
         """Scales of contexts, hyperparameters and trust move a little now and then; the posterior follows."""
@@ -488,8 +519,8 @@ class GpFamily:
             stored["trust"][:] = np.where(certain, 1.0, weights)
         self._fit = self._fitted(ready)
 
-    def _rows(self) -> Rows:
-        s = self._stored
+    def _rows(self, stored: StoredRows | None = None) -> Rows:
+        s = stored or self._stored
         y = np.clip(s["losses"] @ self._state["weights"], -LARGEST, LARGEST)
         points = s["points"].copy()  # a fit is never changed, rows are
         copies = (s[name].copy() for name in ("counts", "trust", "times"))
@@ -497,17 +528,22 @@ class GpFamily:
 
     def _fitted(self, ready: Ready | None = None) -> Fit:
         """The fit to the state as it is; what is known of its rows, if that was made already."""
+        older = None if self._fit is None else Older(self._fit, self._kept)
+        fit = self._fitted_to(self._stored, older, self._spare, ready)
+        self._spare = None if self._fit is None or self._fit.native is None else self._fit.native.block
+        self._kept = np.arange(self._stored.count, dtype=np.int64)
+        return fit
+
+    def _fitted_to(
+        self, stored: StoredRows, older: Older | None, spare: Array | None = None, ready: Ready | None = None
+    ) -> Fit:
+        """The same to other rows, all else as it is."""
         s = self._state
         metric, level = ContextMetric(s["median"], s["deviation"]), float(s["level"][0])
         if self._knobs.tables is None:
-            fit = fitted(self._knobs, self._rows(), metric, s["theta"], level, s["repeats"], ready)
-        else:
-            older = None if self._fit is None else Older(self._fit, self._kept)
-            known = (older, self._spare, None if ready is None else ready.bounded)
-            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], s["repeats"], *known)
-            self._spare = None if self._fit is None or self._fit.native is None else self._fit.native.block
-        self._kept = np.arange(self._stored.count, dtype=np.int64)
-        return fit
+            return fitted(self._knobs, self._rows(stored), metric, s["theta"], level, s["repeats"], ready)
+        known = (older, spare, None if ready is None else ready.bounded)
+        return taken(self._knobs, stored, metric, s["theta"], level, s["weights"], s["repeats"], *known)
 
     def _note_reach(self, trial: RunOutcome, context: Array, belief: GpBelief | None) -> None:
         """Take in whether a new point ran as it was asked for; the default is new in each situation."""
@@ -520,7 +556,7 @@ class GpFamily:
         ran = (self._stored["points"] == asked).all(axis=1)
         moved = asked != self._knobs.default
         if belief is not None and not moved.any():
-            ran &= belief.similar() > ALIKE
+            ran &= belief.kc > ALIKE
         if ran.any():  # it could be had before
             return
         s["reach"] = np.where(moved, KEPT * s["reach"] + [self._knobs.alike(asked, trial.point), moved], s["reach"])
@@ -549,17 +585,28 @@ def refit_every(samples: int, context_dim: int) -> int:
     return every if every == 1 else every * (1 + context_dim // SETTLED_SAMPLES)
 
 
-@lru_cache(maxsize=64)
-def _lower(size: int) -> NDArray[np.bool_]:
-    """[size, size] where a pair was seen before, or is none."""
-    return np.tri(size, dtype=bool)
+def _put_away(row: int, stored: StoredRows, away: StoredRows, fit: Fit, kept: Indices) -> Indices:
+    """Where the rows that are left are in the fit. The bill still knows of the row's runs: they go to the nearest."""
+    if stored["own"][row]:
+        stored["own"][nearest(row, fit, stored, kept)] += stored["own"][row]
+        stored["own"][row] = 0.0
+    if stored["contexts"].shape[1]:  # without contexts all are alike: none would ever come back
+        if away.count == AWAY_ROWS:
+            away.drop(0)
+        away.put(stored.table[row : row + 1])
+    stored.drop(row)
+    return np.delete(kept, row)
 
 
 def _joined(one: Mapping[str, Array], two: Mapping[str, Array], window: int) -> dict[str, Array]:
     """The rows of two states with samples; those of one happened first."""
     n, m = float(one["clock"][0]), float(two["clock"][0])
-    both = {name: np.concatenate([one[name], two[name]]) for name in ROW_ARRAYS}
-    both["times"] = np.concatenate([one["times"] * ((n + m) / n), two["times"] * ((n + m) / m)])  # side by side
+    one = {**one, "times": one["times"] * ((n + m) / n)}  # side by side
+    two = {**two, "times": two["times"] * ((n + m) / m)}
+    away, fit = slice(None, -MOST_ROWS), slice(-MOST_ROWS, None)
+    both = {
+        name: np.concatenate([one[name][away], two[name][away], one[name][fit], two[name][fit]]) for name in ROW_ARRAYS
+    }
     both["trust"] = np.ones(len(both["trust"]))
     unreached = [np.concatenate([one[name], two[name]])[-UNREACHED:] for name in ("unreached", "unreached_in")]
     return {

@@ -35,7 +35,7 @@ import numpy as np
 from rasp_tuner.base.common_constants import LIKELY, NINE_IN_TEN
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import Choice
-from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, PointAndDefault
+from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, PointAndDefault, Recalled
 from rasp_tuner.engine.gp.knobs import MOST_FEW, SAME_LEVEL, Knobs
 from rasp_tuner.engine.gp.model import scatter_of
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
@@ -81,9 +81,16 @@ class FindBelief(GpBelief):
     """A belief that looks for the best setting, and believes what was measured."""
 
     def __init__(
-        self, here: ContextPosterior, barred: set[bytes], reached: Array, unknown: bool, repeats: Array
+        self,
+        here: ContextPosterior,
+        barred: set[bytes],
+        reached: Array,
+        unknown: bool,
+        repeats: Array,
+        similar: Array | None = None,
+        recalled: Recalled | None = None,
     ) -> None:
-        super().__init__(here, barred, reached, unknown)
+        super().__init__(here, barred, reached, unknown, similar=similar, recalled=recalled)
         joined, squares, _ = repeats.tolist()
         scatter = scatter_of(joined, squares, here.fit.scale) + GUESSED_REPEATS * here.fit.noise
         self._noise = max(scatter / (joined + GUESSED_REPEATS), LEAST_VARIANCE)

@@ -7,8 +7,10 @@ W          scalar     numbers of a row: its point, context and mean losses, and 
 
 import itertools
 from collections.abc import Mapping
+from copy import copy
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rasp_tuner.base.numerics import Array
 
@@ -45,6 +47,25 @@ class StoredRows:
     def drop(self, i: int) -> None:
         self._close(i)
         self.count -= 1
+
+    def copy(self) -> "StoredRows":
+        other = copy(self)
+        other.table = self.table.copy()
+        return other
+
+    def put(self, rows: Array) -> None:
+        """Add rows [m, W] of another one at the end."""
+        if self.count + len(rows) > len(self.table):
+            self.table = np.concatenate([self.table, np.zeros_like(self.table), rows])
+        self.table[self.count : self.count + len(rows)] = rows
+        self.count += len(rows)
+
+    def taken_out(self, which: NDArray[np.int64]) -> Array:
+        """[m, W] these rows, which are no longer here."""
+        out, left = self.table[which], np.delete(self.table[: self.count], which, axis=0)
+        self.count = len(left)
+        self.table[: self.count] = left
+        return out
 
     def to_end(self, i: int) -> None:
         """Make row i the last one."""

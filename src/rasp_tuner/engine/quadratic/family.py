@@ -57,8 +57,8 @@ class QuadraticFamily:
             with one_thread():
                 weigh(self.dims, self.tuners, self.default, trial.point, trial.losses, trial.runs, trial.scatter)
 
-    def bill(self, prices: Prices) -> None:
-        del prices  # booked once and for all: sums do not know which of them were suggested
+    def bill(self, prices: Prices, belief: Any = None) -> None:
+        del prices, belief  # booked once and for all: sums do not know which of them were suggested
 
     @one_thread()
     def reweigh(self, weights: Array) -> None:
