@@ -60,6 +60,8 @@ from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 
 CHANGE_ODDS = 0.002  # prior odds that the world changes at a step
+REFITS = (EARLY_SAMPLES, 1), (2 * EARLY_SAMPLES, 2), (8 * EARLY_SAMPLES, 4)  # below so many samples, at every so many
+RAREST_REFIT = 8  # samples between two, later
 FALSE_SAMPLES = 10.0  # that the prior share of false ones is worth
 MOST_ROWS = 256  # of a fit: about twenty settings in each of a dozen situations
 AWAY_ROWS = 768  # put away: as many in each of forty more
@@ -581,7 +583,7 @@ class GpFamily:
 
 def refit_every(samples: int, context_dim: int) -> int:
     """Samples between refits, which move less the more is known; each dimension costs the square of the rows."""
-    every = next((n for n in (1, 2, 4) if samples < n * EARLY_SAMPLES), 8 if samples >= 8 * EARLY_SAMPLES else 4)
+    every = next((every for most, every in REFITS if samples < most), RAREST_REFIT)
     return every if every == 1 else every * (1 + context_dim // SETTLED_SAMPLES)
 
 
