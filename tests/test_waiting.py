@@ -5,7 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from rasp_tuner import Categorical, Tuner
+from rasp_tuner import Categorical, Float, Tuner
 
 VALUES = ["a", "b", "c", "d"]
 KNOBS = [f"k{j}" for j in range(6)]
@@ -93,6 +93,37 @@ def test_who_observes_what_was_asked_for_learns_as_ever():
         costs.append(world.cost(params))
         tuner.observe(None, params, world.measured(costs[-1]))
     assert np.mean(costs[-STEPS // 4 :]) <= 0.5
+
+
+def test_who_also_observes_what_nobody_asked_for_keeps_the_budget():
+    """A monitor that logs the default answers for none of those that wait; nor does a control beside a run."""
+    counted = []
+    for logs in (False, True):
+        world, tuner, out, costs = World(0), tuner_of(0), deque(), []
+        for _ in range(STEPS):
+            if len(out) >= 32:
+                tuner.tell(*out.popleft(), control=world.measured(1.0) if logs else None)
+                if logs:
+                    tuner.observe(None, DEFAULT | {"k0": "d"}, world.measured(world.cost(DEFAULT | {"k0": "d"})))
+            asked = tuner.ask()
+            costs.append(world.cost(asked.params))
+            out.append((asked.id, world.measured(costs[-1])))
+        counted.append(peak(np.array(costs)))
+    assert max(counted) <= 2.5 * ALLOWANCE
+
+
+@pytest.mark.parametrize("at_once", [1, 32])
+def test_another_unit_is_noticed_while_suggestions_wait(at_once):
+    """Settings of knobs on a continuum hardly ever run twice."""
+    rng, out = np.random.default_rng(0), deque()
+    tuner = Tuner({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)}, {"ms": "min"}, default={"a": 0.2, "b": 0.8}, seed=0)
+    for step in range(260):
+        if len(out) >= at_once:
+            tuner.tell(*out.popleft())
+        asked = tuner.ask()
+        cost = 1.0 + 4.0 * (asked.params["a"] - 0.6) ** 2 + 4.0 * (asked.params["b"] - 0.4) ** 2
+        out.append((asked.id, {"ms": cost * float(np.exp(0.05 * rng.standard_normal())) * (1e3 if step >= 160 else 1)}))
+    assert tuner.expected_of_default(None) == pytest.approx(2280.0, rel=0.3)
 
 
 def test_a_saved_tuner_knows_what_waits(tmp_path):

@@ -289,6 +289,7 @@ class Tuner(TunerView):
         """Learn that a run nobody asked for crashed or was invalid."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
         self._optimizer.tell_failed(seen, point, self._rng)
+        self._ledger.note_observed(point)
         self._note(None, seen, point, None)
 
     def tell_sums(self, sums: Iterable[Mapping[str, object]]) -> int:
@@ -611,6 +612,7 @@ class Tuner(TunerView):
     ) -> None:
         point = self._space.to_unit(params)
         self._optimizer.tell(seen, point, metrics, self._rng, stopped=stopped)
+        self._ledger.note_observed(point)
         self._note(None, seen, point, metrics, stopped)
 
     def _note(
@@ -623,7 +625,6 @@ class Tuner(TunerView):
     ) -> None:
         """Put a sample that was learned on record."""
         asked = NOT_ASKED if id is None else int(id[1:])
-        self._ledger.observed += id is None
         self._record.add(self._lineage.total, asked, context, point, metrics, stopped)
         self._lineage.add(context, point, metrics)
 

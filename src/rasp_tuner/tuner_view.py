@@ -586,15 +586,14 @@ class TunerView:
 
     def _scope(self, seen: Array, listed: Listed | None) -> Scope:
         """What a search may choose from, and what waits for an answer: of a search the latest asks in this context."""
-        if not self._ledger.pending:
-            return ANY if listed is None else Scope(listed.points)
         if not self.searches:
-            return Scope(waiting=self._waiting())
+            return Scope(waiting=self._waiting()) if self._ledger.pending else ANY
         waiting = [record for record in self._ledger.pending.values() if np.array_equal(record.context, seen)]
         points = np.array([record.point for record in waiting[-MOST_IN_FLIGHT:]])
         return Scope(None if listed is None else listed.points, points if len(points) else None)
 
     def _waiting(self) -> Waiting:
+        """What waits for an answer, in all contexts."""
         latest, count, defaults, staked = list[tuple[Array, Array]](), 0.0, 0.0, 0.0
         default = self._default.tobytes()
         for share, record in self._ledger.in_flight():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from teaching import teach
 
+from rasp_tuner import Float, Tuner
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
 FACTORS, SHIFTS = np.array([60.0, 1.0]), np.array([5.0, -2.0])
@@ -61,3 +62,19 @@ def test_scales_are_mended(when):
     assert spread[0, 0] == pytest.approx(inside.var())
     teach(family, np.full(1, 0.5), np.array([-1e9, 0.0]), np.ones(1))  # from now on, none moves a scale
     assert (family.tuners.moment - family.tuners.mean**2)[0, 0] < 2.0 * inside.var()
+
+
+def test_two_situations_that_look_alike_are_no_change_of_the_unit(caplog):
+    """Their contexts are a tenth of a deviation apart, and their costs two hundred times."""
+    rng, names, left, situation = np.random.default_rng(7), [f"k{i}" for i in range(6)], 0, -1
+    best = rng.random(6)
+    tuner = Tuner(dict.fromkeys(names, Float(0.0, 1.0)), {"ms": "min"}, 1, dict.fromkeys(names, 0.5), seed=7)
+    for _ in range(300):
+        if not left:
+            situation, left = (situation + 1) % 3, int(rng.integers(1, 21))
+        left -= 1
+        context, level = ((32.2, 0.04), (39.2, 7.7), (-111.0, 1.6))[situation]
+        asked = tuner.ask([context])
+        off = float(np.abs(np.array(list(asked.params.values())) - best).sum())
+        tuner.tell(asked.id, {"ms": level * float(np.exp(off + 0.1 * rng.standard_normal()))})
+    assert "a metric has changed" not in caplog.text

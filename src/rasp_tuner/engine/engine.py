@@ -129,13 +129,11 @@ class Engine:
             found = safety.legal_choice(self._rules, belief, cast("SearchBelief", belief).search(rng, scope))
             return Proposal(found.point, self._reasons(belief, found, scope.room))
         waiting = scope.waiting
-        bounded = scope.within and cast("SearchBelief", belief).choose_within(rng, scope.within)
+        bounded = scope.within and cast("SearchBelief", belief).choose_within(rng, scope.within, waiting)
         choice = safety.legal_choice(self._rules, belief, bounded or belief.choose(rng, waiting))
         if self._account.is_stopped:
             choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
-        elif (
-            self.objective.seen + waiting.total > self._first_looks
-        ):  # before, nothing could be learned by standing still
+        elif self.objective.seen + waiting.total > self._first_looks:  # before, standing still teaches nothing
             if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
             choice = self._worth_switching(belief, choice, current)
@@ -545,18 +543,28 @@ class Engine:
         return [self.slots().contexts]
 
     def differs(self, aside: Array) -> Flags:
-        trials, recent = trials_of(aside[0], self.dims), self.recent()
-        ran = (trials.points[:, None] == np.array([self.default, *recent.points])).all(axis=2).any()
+        trials = trials_of(aside[0], self.dims)
+        return np.array([self._knew_any(trials) and not self._are_as_before(trials)])
+
+    def _knew_any(self, trials: Trials) -> bool:
+        """Whether any ran at a setting that had run, or of which enough was known: others may just be so."""
+        known = np.array([self.default, *self.recent().points])
+        if (trials.points[:, None] == known).all(axis=2).any():
+            return True
+        return any(self.knows(context, point) for context, point in zip(trials.contexts, trials.points, strict=True))
+
+    def _are_as_before(self, trials: Trials) -> bool:
+        """Whether most are like earlier samples of the nearest contexts: a model took two situations for one."""
+        recent = self.recent()
         if not recent.contexts.size:
-            return np.array([ran])
+            return False
         metric = ContextMetric.of(recent.contexts, float(len(recent.contexts)))
         apart = squared_gaps(metric.bounded(trials.contexts), metric.bounded(recent.contexts[::-1]))  # latest first
         before = np.median(recent.errors[::-1][apart.argsort(axis=1, kind="stable")[:, :NEAREST]], axis=1)
         now = np.array([self.objective.target(losses) for losses in trials.losses])
         told = zip(trials.contexts, trials.points, strict=True)
         expected = np.array([predict_one(self.believe(context), point)[0] for context, point in told])
-        as_before = np.abs(now - before) < 0.5 * np.abs(now - expected)  # where the model takes two situations for one
-        return np.array([ran and 2 * as_before.sum() <= len(now)])
+        return bool(2 * (np.abs(now - before) < 0.5 * np.abs(now - expected)).sum() > len(now))
 
     def learn_trials(self, trials: Trials, again: bool) -> None:
         trial, told = trials.one(), self._told

@@ -120,7 +120,7 @@ class Belief(Protocol):
 class SearchBelief(Belief, Protocol):
     """A belief that looks for the best setting (goal "find"), or for the best within limits."""
 
-    def choose_within(self, rng: np.random.Generator, within: Within) -> Choice:
+    def choose_within(self, rng: np.random.Generator, within: Within, waiting: Waiting) -> Choice:
         """`choose` among what may keep the limits."""
 
     def search(self, rng: np.random.Generator, scope: Scope) -> Choice:

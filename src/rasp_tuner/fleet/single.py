@@ -41,7 +41,7 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
     arrays["current"] = records["current"]
     arrays["ledger/contexts"] = records["context"][None][: int(waiting)]
     arrays["ledger/points"] = records["point"][None][: int(waiting)]
-    arrays["ledger/observed"] = np.zeros(int(waiting))
+    arrays["ledger/came"] = np.zeros(int(waiting))
     stop = float(records["stop"])
     why = to_fields(Explanation(source="asked by a fleet", stop=stop if stop < NO_STOP else None))
     ledger = {**plan.header["ledger"], "issued": asks, "pending": [[f"s{asks - 1}", why]] if waiting else []}

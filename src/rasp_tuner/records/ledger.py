@@ -18,7 +18,7 @@ from rasp_tuner.space import Params
 from rasp_tuner.types import Explanation, Outlook, Path, Why
 
 T = TypeVar("T")
-KEPT = 1.0 - 1.0 / FADING_SAMPLES  # of what waits, at every answer to a later one, and every run nobody asked for
+FADED = 1.0 - 1.0 / FADING_SAMPLES  # what waits counts so much less at every later one that waits no more
 _OF_DRAWS = ("propensity", "instead")  # written only where a holdout draws
 _TEXTS = ("source", "path", "reason", "expert", "failure", "scale")
 _LISTS = ("slots", "weights", "gate")
@@ -31,13 +31,13 @@ _KEPT = {*_TEXTS, *_LISTS, *_NUMBERS, "ran"}  # others are added by who knows na
 _NAMES = tuple(field.name for field in fields(Explanation) if field.name in _KEPT)
 ID = r"s(0|[1-9][0-9]{0,15})"
 MOST_SIZE = 1_000_000  # suggestions on record
-LOST_AFTER = 350  # of these, after which a suggestion is taken for lost: KEPT**350 is a thousandth
+LOST_AFTER = 350  # of these, after which a suggestion is taken for lost: it counts a thousandth
 LONGEST_EXPLANATION = 100_000  # numbers in one explanation
 FIELDS = {
     "suggested": Field(("m", "d"), 0.0, 1.0),
     "contexts": Field(("n", "c"), -LARGEST, LARGEST),
     "points": Field(("n", "d"), 0.0, 1.0),
-    "observed": Field(("n",), 0.0, MOST_SAMPLES, whole=True),
+    "came": Field(("n",), 0.0, 1.0, whole=True),
 }
 
 
@@ -47,7 +47,7 @@ class Pending(NamedTuple):
     context: Array  # [d_c]
     point: Array  # [d] in the unit box
     why: Why
-    observed: int = 0  # runs nobody asked for, when it was issued
+    came: bool = False  # whether its outcome was observed, without its id
 
 
 class Answered:
@@ -94,7 +94,6 @@ class Ledger:
     def __init__(self, size: int) -> None:
         self.size = size
         self.issued = 0
-        self.observed = 0  # runs nobody asked for
         self.pending: dict[str, Pending] = {}
         self.answered: dict[str, Why] = {}
         self._suggested: dict[str, Array] = {}  # points [d] of the answered ones
@@ -103,7 +102,7 @@ class Ledger:
         """A new id for a suggestion that is now out."""
         id = f"s{self.issued}"
         self.issued += 1
-        _put(self.pending, id, Pending(context, point, why, self.observed), self.size)
+        _put(self.pending, id, Pending(context, point, why), self.size)
         return id
 
     def waiting(self, id: object) -> Pending:
@@ -121,22 +120,25 @@ class Ledger:
         _put(self._suggested, id, self.pending.pop(id).point, self.size)
         _put(self.answered, id, why, self.size)
 
-    def in_flight(self) -> Iterator[tuple[float, Pending]]:
-        """Those that wait, latest first, and by how much each counts.
-
-        A run nobody asked for is taken for the outcome of the latest before it. One that was passed over by many others
-        may never be answered, and counts less.
-        """
-        outcomes = 0
-        for later, (id, record) in enumerate(reversed(self.pending.items())):
-            observed = self.observed - record.observed
-            if observed > outcomes:
-                outcomes += 1
-                continue
-            passed_over = self.issued - int(id[1:]) - 1 - later + observed
-            if passed_over > LOST_AFTER:
+    def note_observed(self, point: Array) -> None:
+        """Somebody observed a run of a point, maybe the latest suggestion of it that waits."""
+        for id, record in reversed(self.pending.items()):
+            if not record.came and np.array_equal(record.point, point):
+                self.pending[id] = record._replace(came=True)
                 return
-            yield KEPT**passed_over, record
+
+    def in_flight(self) -> Iterator[tuple[float, Pending]]:
+        """The latest whose outcomes are still to come, latest first, and by how much each counts.
+
+        One that many later ones were answered before may never be answered, and counts less. Where none ever was
+        answered, outcomes are learned otherwise.
+        """
+        for later, (id, record) in enumerate(itertools.islice(reversed(self.pending.items()), LOST_AFTER)):
+            passed_over = self.issued - int(id[1:]) - 1 - later
+            if passed_over > LOST_AFTER or not self.answered:
+                return
+            if not record.came:
+                yield FADED**passed_over, record
 
     def withdraw(self, id: object) -> None:
         """Forget a suggestion that waits."""
@@ -177,7 +179,7 @@ class Ledger:
     def copy(self, answered: int | None = None) -> "Ledger":
         """The same records, which are frozen, in a ledger of its own; of the answered, only so many of the latest."""
         ledger = Ledger(self.size)
-        ledger.issued, ledger.observed, ledger.pending = self.issued, self.observed, dict(self.pending)
+        ledger.issued, ledger.pending = self.issued, dict(self.pending)
         kept = self.size if answered is None else answered
         ledger.answered = dict(itertools.islice(self.answered.items(), max(len(self.answered) - kept, 0), None))
         ledger._suggested = self._suggested.copy()
@@ -187,20 +189,19 @@ class Ledger:
         return {
             "size": self.size,
             "issued": self.issued,
-            "observed": self.observed,
             "pending": [[id, to_fields(record.why.explanation())] for id, record in self.pending.items()],
             "answered": [[id, to_fields(why.explanation())] for id, why in self.answered.items()],
         }
 
     def state(self, dim: int, context_dim: int) -> dict[str, Array]:
-        """Of the pending ones contexts [n, d_c], points [n, d], `observed` [n]; of the latest answered points."""
+        """Of the pending ones contexts [n, d_c], points [n, d], `came` [n]; of the latest answered points [m, d]."""
         records = list(self.pending.values())
         suggested = [self._suggested[id] for id in self.answered if id in self._suggested]
         return {
             "suggested": np.array(suggested).reshape(len(suggested), dim),
             "contexts": np.array([record.context for record in records]).reshape(len(records), context_dim),
             "points": np.array([record.point for record in records]).reshape(len(records), dim),
-            "observed": np.array([record.observed for record in records], dtype=np.float64),
+            "came": np.array([record.came for record in records], dtype=np.float64),
         }
 
     @classmethod
@@ -208,17 +209,16 @@ class Ledger:
         """The ledger that `to_json` and `state` describe."""
         ledger = cls(whole("ledger.size", data["size"], 1, MOST_SIZE))
         ledger.issued = whole("ledger.issued", data["issued"], 0, MOST_SAMPLES)
-        ledger.observed = whole("ledger.observed", data.get("observed", 0), 0, MOST_SAMPLES)
         answered, pending = (_records(name, data[name], ledger.issued, ledger.size) for name in ("answered", "pending"))
         if answered.keys() & pending.keys():
             raise InvalidValue(f"ledger: {show(list(answered.keys() & pending.keys()))} wait and were answered")
         sizes: dict[str, int | range] = {"n": len(pending), "m": range(len(answered) + 1), "d": dim, "c": context_dim}
-        arrays = checked({"observed": np.zeros(len(pending)), **state}, FIELDS, sizes)  # the first of 0.2 lack it
+        arrays = checked({"came": np.zeros(len(pending)), **state}, FIELDS, sizes)  # the first of 0.2 lack it
         suggested = arrays["suggested"]
         ledger.answered = dict(answered)
         ledger._suggested = dict(zip(list(answered)[len(answered) - len(suggested) :], suggested, strict=True))
-        waiting = zip(pending.items(), arrays["contexts"], arrays["points"], arrays["observed"], strict=True)
-        ledger.pending = {id: Pending(context, point, why, int(n)) for (id, why), context, point, n in waiting}
+        waiting = zip(pending.items(), arrays["contexts"], arrays["points"], arrays["came"] > 0.0, strict=True)
+        ledger.pending = {id: Pending(context, point, why, bool(came)) for (id, why), context, point, came in waiting}
         return ledger
 
 
@@ -241,6 +241,8 @@ def _records(name: str, data: object, issued: int, most: int) -> dict[str, Expla
     for id in records:
         if not isinstance(id, str) or not re.fullmatch(ID, id) or int(id[1:]) >= issued or len(records) < len(data):
             raise InvalidValue(f"ledger.{name} must have every id once, below s{issued}, got {show(id)}")
+    if name == "pending" and sorted(records, key=lambda id: int(id[1:])) != list(records):
+        raise InvalidValue(f"ledger.{name} must have its ids in order, got {show(list(records))}")
     return records
 
 

@@ -103,11 +103,13 @@ class GpBelief:
 
         What never ran in a situation like this, and waits for an answer of one, is none: one look is enough.
         """
-        return self._chosen(rng, None, self._awaited(waiting) if waiting.latest else set())
+        return self._chosen(rng, None, self._awaited(waiting))
 
     def _awaited(self, waiting: Waiting) -> set[bytes]:
         """Settings that wait for the answer of their first run in a situation like this one."""
         here, fit, found = self._here, self.fit, set[bytes]()
+        if not waiting.latest:
+            return found
         known = {row.tobytes() for row in fit.of_rows("points")[here.kc >= ALIKE]} | {fit.knobs.default_key}
         for context, point in waiting.latest:
             key = point.tobytes()
@@ -116,9 +118,9 @@ class GpBelief:
                 found |= {key} if alike[0] >= ALIKE else set()
         return found
 
-    def choose_within(self, rng: np.random.Generator, within: Within) -> Choice:
+    def choose_within(self, rng: np.random.Generator, within: Within, waiting: Waiting) -> Choice:
         """The same among what may keep the limits; a gain counts as far as it is likely to keep them."""
-        return self._chosen(rng, within, set())
+        return self._chosen(rng, within, self._awaited(waiting))
 
     def _chosen(self, rng: np.random.Generator, within: Within | None, awaited: set[bytes]) -> Choice:
         fit = self.fit

@@ -60,8 +60,8 @@ class NumpyBelief:
         return ByExpert(float(mean[0]), float(variance[0]), logs[0])
 
     def choose(self, rng: np.random.Generator, waiting: Waiting = NOTHING) -> Choice:
-        del waiting  # every choice is drawn anew
         """The least expected y, less what an observation is worth, among experts' optima and moves around them."""
+        del waiting  # every choice is drawn anew
         draws = np.empty(draws_needed(self._one.dims))
         draw(rng, self._one.dims, self._one.state, draws)
         point, source, mean, variance = choose(*self._known, draws[None])
