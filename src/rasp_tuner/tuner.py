@@ -11,7 +11,7 @@ import numpy as np
 from rasp_tuner.base.checks import flag, show, whole
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, broken, checked, under
-from rasp_tuner.base.threads import methods_on_one_thread, one_thread, unguarded
+from rasp_tuner.base.threads import methods_in_turn, methods_on_one_thread, one_thread, unguarded
 from rasp_tuner.contexts.context_encoder import Schema, context_encoder
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.files import snapshot
@@ -42,12 +42,13 @@ SUMS_ON_RECORD = 64  # rows for all sums that are told together
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
+@methods_in_turn
 @methods_on_one_thread
 class Tuner(TunerView):
     """Suggests parameters for the context it sees, learns from the metrics that come back, and remembers.
 
-    `ask` never learns; `tell`, `tell_failed` and `observe` do; a call that raises a RaspError changes nothing. Not
-    thread-safe.
+    `ask` never learns; `tell`, `tell_failed` and `observe` do; a call that raises a RaspError changes nothing.
+    Threads that share one take turns.
 
     space       knob names -> Float, Int, PowerOfTwo, Categorical, Bool, Auto or Optional
     metrics     metric names -> "min", "max" or Metric(direction, weight, scale)

@@ -13,7 +13,7 @@ from rasp_tuner import context_report
 from rasp_tuner.base.checks import number, show, whole
 from rasp_tuner.base.common_constants import LIKELY
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.base.threads import methods_on_one_thread, unguarded
+from rasp_tuner.base.threads import InTurn, methods_in_turn, methods_on_one_thread, unguarded
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder, RawContext
 from rasp_tuner.contexts.context_metric import filled
@@ -51,8 +51,9 @@ MOST_CONTEXTS = 200  # different ones that situations are made of
 NOT_KEPT = "contexts behind a shield, and those of more than 32 numbers, are not kept"
 
 
+@methods_in_turn
 @methods_on_one_thread
-class TunerView:
+class TunerView(InTurn):
     """The half of a Tuner that only reads."""
 
     _space: Space

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rasp_tuner
-from rasp_tuner import Float, Tuner
+from rasp_tuner import Float, Int, Tuner
 from rasp_tuner.base.threads import BLAS_THREADS, OneThread, ProcessCount, ThreadCount, one_thread
 from rasp_tuner.files import snapshot
 
@@ -268,3 +268,26 @@ def test_it_decorates():
         return a + b
 
     assert (add(1, b=2), add.__doc__) == (3, "Their sum.")
+
+
+def test_threads_that_share_a_tuner_take_turns():
+    """Without a lock of their own: two of five processes died of it before."""
+    tuner = Tuner({"a": Float(1.0, 64.0, log=True), "n": Int(1, 32)}, {"ms": "min"}, 1, {"a": 4.0, "n": 4}, seed=0)
+    failed: list[Exception] = []
+
+    def client(number: int) -> None:
+        try:
+            for i in range(40):
+                asked = tuner.ask([float(i % 2)])
+                tuner.tell(asked.id, {"ms": 30.0 + abs(asked.params["n"] - 20) + 0.1 * (number + i) % 1.0})
+                tuner.recommend([float(i % 2)])
+        except Exception as reason:  # noqa: BLE001 - whatever it is
+            failed.append(reason)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert tuner.learned == 320

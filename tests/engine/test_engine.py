@@ -297,6 +297,14 @@ def test_a_constant_metric_does_no_harm(value):
     drive(Tuner(MIXED, {"loss": "min", "gain": "max"}), 20, lambda *_: {"loss": value, "gain": value})
 
 
+@pytest.mark.parametrize("space", [TWO, MIXED], ids=["floats", "mixed"])
+def test_where_a_metric_is_always_zero_nothing_is_better_than_the_default(space):
+    """The errors of a healthy service: differences of 1e-258 were proven gains."""
+    tuner = Tuner(space, {"errors": "min"}, seed=0)
+    drive(tuner, 60, lambda *_: {"errors": 0.0})
+    assert tuner.recommend() == tuner.default
+
+
 @pytest.mark.parametrize("context", [lambda _: [5.0, 5.0], lambda t: [t % 3, t % 3], lambda _: [0.0, 0.0]])
 def test_contexts_that_say_little_do_no_harm(context):
     asked = drive(Tuner(TWO, {"loss": "min"}, 2), 30, lambda _, p: answer(0, p), context)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from inspect import isfunction
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 import numpy  # noqa: F401  # its BLAS must be loaded to be found
 from threadpoolctl import ThreadpoolController
@@ -161,3 +161,31 @@ def unguarded(method: Callable[Given, Result]) -> Callable[Given, Result]:
     """A method that sees to it itself that BLAS runs on one thread, where it uses BLAS at all."""
     method.unguarded = True  # type: ignore[attr-defined]
     return method
+
+
+class InTurn:
+    """What threads may share, if its class is decorated with `methods_in_turn`."""
+
+    _turn: "threading.RLock"  # not a Lock: methods call one another
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        made = super().__new__(cls)
+        made._turn = threading.RLock()
+        return made
+
+
+def methods_in_turn(cls: Class) -> Class:
+    """The class of an InTurn, whose public methods run one at a time."""
+    for name, method in list(vars(cls).items()):
+        if isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, _in_turn(method))
+    return cls
+
+
+def _in_turn(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    @wraps(method)
+    def inside(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        with args[0]._turn:  # type: ignore[attr-defined]
+            return method(*args, **kwargs)
+
+    return inside

@@ -25,6 +25,7 @@ CALIBRATION_RATE = 0.1  # of one step, in logarithms
 MISSED_SHARE = 0.1  # of outcomes that may lie outside of an interval
 WIDER, NARROWER = math.exp(CALIBRATION_RATE * (1.0 - MISSED_SHARE)), math.exp(-CALIBRATION_RATE * MISSED_SHARE)
 FAR = 40.0  # deviations, beyond which a probability is 0 or 1
+LEAST_GAP = 1e-200  # of two targets: less is the rounding of a metric that is always 0
 NORMAL_90 = 1.645  # deviations on either side that hold nine in ten, of a normal distribution
 LEAST_FACTOR, MOST_FACTOR = 0.2, 20.0  # of intervals as believed
 
@@ -43,7 +44,7 @@ class Against(NamedTuple):
         """Probability that the point is better than the default; 0 for the default itself."""
         n, sure = numbers_of(self.mean), self.deviation == 0.0
         apart = n.clip(self.mean / n.where(sure, 1.0, self.deviation), -FAR, FAR)
-        return 0.5 * erfc(n.where(sure, n.where(self.mean < 0.0, -FAR, FAR), apart) / math.sqrt(2.0))
+        return 0.5 * erfc(n.where(sure, n.where(self.mean <= -LEAST_GAP, -FAR, FAR), apart) / math.sqrt(2.0))
 
     @property
     def proven(self) -> Condition:
@@ -52,7 +53,7 @@ class Against(NamedTuple):
         A default that did not run for long is no safer than what runs.
         """
         own, default = self.variances
-        return (self.better >= PROVEN) | ((self.mean < 0.0) & (ABSURD_DEVIATIONS**2 * own <= default))
+        return (self.better >= PROVEN) | ((self.mean <= -LEAST_GAP) & (ABSURD_DEVIATIONS**2 * own <= default))
 
     def after(self, y: Number, noise: Number) -> Number:
         """Mean of the difference, once y was seen at the point with noise of this variance."""

@@ -14,7 +14,7 @@ SOURCES = HERE / "native"
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = HERE / f"libraspkernel{SUFFIX}"
 # no flag asks for the processor at hand, and none lets a compiler reorder sums: every machine computes the same
-FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
+FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-asynchronous-unwind-tables"]
 
 CONSTANTS = {  # which constants of which modules each of these headers has
     "constants.h": {
