@@ -298,8 +298,11 @@ def test_the_context_report_has_one_verdict():
     """The latest samples of a tuner that has learned its situations show nothing: that is no verdict against it."""
     report = taught().context_report()
     assert report.lost_without.low > 0.0
-    assert report.verdict != "helps"
+    assert report.verdict == "helps"
+    assert report.p is None or report.p > report.level
     said = str(report)
+    assert said == report.words
+    assert said.startswith("The context decides: without it you would lose ")
     assert "This rests on all that the tuner has learned." in said
     assert "cannot tell" not in said
     assert "useless" not in said
