@@ -92,6 +92,34 @@ def test_knobs_that_surely_gain_only_together_are_recommended_together():
     assert str(apart) == "everywhere: the default; no effect shown: a (now 1), b (now 2)"
 
 
+def test_where_no_knob_alone_is_sure_and_all_together_are_they_are_recommended():
+    """Only the default and one other setting ran, which is 30% better; runs differ by 10%."""
+    space = {"a": Categorical([0, 1]), "b": Categorical([0, 1])}
+    tuner, rng = Tuner(space, {"ms": "min"}, None, {"a": 0, "b": 0}, seed=1), np.random.default_rng(4)
+    for step in range(60):
+        both = step % 2
+        tuner.observe(None, {"a": both, "b": both}, {"ms": (7.0 if both else 10.0) * math.exp(0.1 * rng.normal())})
+    [one] = tuner.situations()
+    assert (one.proven, one.unproven) == ({"a": 1, "b": 1}, {})
+    assert one.gains["ms"].low < 0.3 < one.gains["ms"].high
+    assert one.to_json()["source"] == "which of its knobs matter is not shown"
+    assert str(one).endswith("; which of its knobs matter is not shown")
+
+
+@pytest.mark.parametrize("seed", [5, 8, 11])
+def test_contexts_whose_recommendations_differ_are_not_told_together(seed):
+    """`a` has another best value in every region; under noise its effect is not shown in all of them."""
+    best = {"eu": 0.1, "us": 0.9, "ap": 0.5}
+    space, regions = {"a": Float(0, 1), "m": Categorical(["x", "y"])}, {"region": Category(list(best))}
+    tuner, rng = Tuner(space, {"ms": "min"}, regions, {"a": 0.5, "m": "x"}, seed=seed), np.random.default_rng(seed)
+    for step in range(60):
+        region = list(best)[step // 10 % 3]
+        s = tuner.ask({"region": region})
+        ms = 10.0 * (1.0 + 3.0 * (s.params["a"] - best[region]) ** 2) * (0.8 if s.params["m"] == "y" else 1.0)
+        tuner.tell(s.id, {"ms": ms * math.exp(0.1 * rng.normal())})
+    assert {one.label for one in tuner.situations()} == {f"region {region}" for region in best}
+
+
 def test_where_either_of_two_knobs_suffices_both_are_recommended():
     """Putting one of them back costs nothing, and both together halve the cost."""
     space = {"a": Categorical([0, 1]), "b": Categorical([0, 1])}
@@ -270,8 +298,11 @@ def test_the_context_report_has_one_verdict():
     """The latest samples of a tuner that has learned its situations show nothing: that is no verdict against it."""
     report = taught().context_report()
     assert report.lost_without.low > 0.0
-    assert report.verdict != "helps"
+    assert report.verdict == "helps"
+    assert report.p is None or report.p > report.level
     said = str(report)
+    assert said == report.words
+    assert said.startswith("The context decides: without it you would lose ")
     assert "This rests on all that the tuner has learned." in said
     assert "cannot tell" not in said
     assert "useless" not in said

@@ -263,7 +263,7 @@ class TunerView(InTurn):
             memory = known if len(known) else None
         scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
         report = context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, scale)
-        return replace(report, lost_without=self._lost_without_context())
+        return report.beside_model(self._lost_without_context())
 
     def _lost_without_context(self) -> Gain | None:
         from rasp_tuner.report.situation_gains import lost_without_context  # few programs ask

@@ -11,6 +11,7 @@ from rasp_tuner.context_report.report import memory_of
 from rasp_tuner.context_report.shifts import distances, reduced
 from rasp_tuner.contexts.context_encoder import context_encoder
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.gain.versus_default import Gain
 
 
 def test_a_context_that_moves_the_optimum_helps_and_the_dimension_is_named():
@@ -67,6 +68,24 @@ def test_a_tuner_reports_on_its_texts():
         tuner.tell(s.id, {"loss": (s.params["x"] - (0.2 if region == "eu" else 0.8)) ** 2 + 0.01 * rng.normal()})
     report = tuner.context_report()
     assert {d.name for d in report.dimensions} == {"region", "moon"}
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict", "says", "never"),
+    [
+        (Gain("share", 0.13, -0.03, 0.32), "too little data", "lose about 13% without it, 32% at most", "useless"),
+        (Gain("share", 0.01, -0.05, 0.06), "useless", "Without the context you would lose 6% at most.", "open"),
+        (Gain("share", 0.2, 0.1, 0.3), "helps", "The context decides: without it you would lose 20%", "useless"),
+        (Gain("share", 0.0, 0.0, 0.0), "useless", "the same settings are best in all of it", "open"),
+        (None, "useless", "The context is useless as far as", "open"),
+    ],
+)  # fmt: skip
+def test_the_samples_and_the_model_of_a_tuner_have_one_verdict(lost, verdict, says, never):
+    report = screen(*noise()).beside_model(lost)
+    assert report.verdict == verdict
+    assert says in str(report)
+    assert never not in str(report)
+    assert report.lost_without == lost
 
 
 def test_few_samples_are_too_few():

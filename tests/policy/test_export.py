@@ -68,7 +68,10 @@ def test_the_loss_is_what_the_tuner_expects_and_its_words_say_so(tuner, tmp_path
     assert loss.mean_share == pytest.approx(loss.mean / 50.0, rel=0.2)
     assert report.policy["loss"]["mean"] == loss.mean
     words = str(report)
-    assert words.startswith("A tree with 1 leaf, grown from 40 contexts. On 40 contexts that it was not grown from")
+    assert words.startswith(
+        "A tree with 1 leaf, grown from 40 contexts. Of some texts of tenant only a hash is on record"
+    )
+    assert ". On 40 contexts that it was not grown from, it is expected to lose" in words
     assert f"{loss.bound:.3g} ({loss.bound_share:.2%})" in words
     assert tuner.export(tmp_path / "policy.json").loss.bound < loss.mean / 10.0
 
@@ -81,13 +84,30 @@ def test_texts_that_are_hashes_are_named_only_if_they_are_given(tmp_path):
         tuner.observe({"user": user}, {"x": x}, {"loss": (x - (0.9 if user == "ann" else 0.1)) ** 2})
     blind = tuner.export(tmp_path / "policy.json")
     assert blind.leaves == 1
-    assert "export(path, texts={'user': [...]})" in str(blind)
+    assert str(blind).startswith(
+        "A tree with 1 leaf, grown from 30 contexts. Of some texts of user only a hash is on record: it cannot tell"
+        " them apart, so all of them get the same settings. Name them by texts={'user': [...]} (rasp export --texts"
+        " user=...)."
+    )
     for options in ({"texts": {"user": ["ann", "bob"]}}, {"contexts": [{"user": "ann"}, {"user": "bob"}] * 10}):
         report = tuner.export(tmp_path / "policy.json", **options)
         assert report.leaves == 2
         assert report.loss.bound == pytest.approx(0.0, abs=1e-6)
         for user in ("ann", "bob"):
             assert params_of(report.policy, {"user": user}) == tuner.recommend({"user": user})
+
+
+def test_of_a_category_without_values_the_report_says_how_to_declare_them(tmp_path):
+    tuner = Tuner({"x": Float(0, 1)}, {"loss": "min"}, context={"region": "category", "zone": Category(["a", "b"])})
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        region, x = str(rng.choice(["eu", "us"])), rng.random()
+        tuner.observe({"region": region, "zone": "a"}, {"x": x}, {"loss": (x - (0.9 if region == "eu" else 0.1)) ** 2})
+    blind = tuner.export(tmp_path / "policy.json")
+    assert "(rasp export --texts region=...), or declare region as Category([...])." in str(blind)
+    assert str(blind) == blind.policy["words"]
+    named = tuner.export(tmp_path / "policy.json", texts={"region": ["eu", "us"]})
+    assert named.notes == ()
 
 
 def test_leaves_keep_conditions_and_constraints(tmp_path):

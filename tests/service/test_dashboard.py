@@ -274,6 +274,7 @@ def test_the_table_recommends_only_what_is_shown_to_matter(tab, client):
         cells = row.locator("td").all_text_contents()
         assert all(name in cells[0] for name in one["proven"])
         assert not any(re.search(rf"\b{name} ", cells[0]) for name in one["unproven"])
+        assert cells[2] == one["source"] or not one["source"]
         assert all(f"{name} (now " in cells[3] for name in one["unproven"])
 
 

@@ -43,7 +43,7 @@ def test_shares_are_measured_and_told_in_words(noise, tmp_path):
     shares = {share.name: share for share in found.shares}
     assert shares["locale"].change == pytest.approx(-0.5, abs=0.05)
     assert shares["buffer"].change == pytest.approx(-0.2, abs=0.05)
-    note = "no gain was shown, left alone" if noise else "no effect, left alone"  # noise may hide 3%
+    note = "no gain was shown, left alone" if noise else "no effect shown, left alone"  # noise may hide 3%
     assert shares["threads"] == KnobShare("threads", 2, False, note=note)
     line = re.compile(rf"locale=c: -\d\d%; buffer=3: -\d\d%; threads: {note}")
     assert line.search(str(result))
@@ -58,7 +58,7 @@ def test_more_is_better_has_its_own_sign(tmp_path):
         sorting(metric="speed"), KNOBS, {"speed": "max"}, default=DEFAULT, steps=40, out=tmp_path / "s", quiet=True,
         name="sort",
     )  # fmt: skip
-    assert "locale=c: +100%; buffer=3: +25%; threads: no effect, left alone" in str(result)
+    assert "locale=c: +100%; buffer=3: +25%; threads: no effect shown, left alone" in str(result)
 
 
 def test_knobs_are_not_measured_again_when_a_study_goes_on(tmp_path):

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +35,7 @@ SAMPLES_ALONE = (
     "This rests on all that the tuner has learned. Its latest {samples} samples alone would not show it: once it runs"
     " what suits each context, they hardly vary in what else could run there."
 )
+LIKELY_LOST = 0.05  # share that is lost by one setting for all contexts: where more is expected, none is useless
 FOLLOWED_NOTE = "parameters follow it"
 
 
@@ -65,11 +66,25 @@ class ContextReport:
     scale: Scale = "linear"  # on which the losses were compared
     lost_without: Gain | None = None  # by one setting for all contexts, as a share, by forecast; None: not known
 
+    def beside_model(self, lost: Gain | None) -> "ContextReport":
+        """This report with what the tuner's model says, so that both have one verdict."""
+        report = replace(self, lost_without=lost)
+        if report._decides and self.verdict != "helps":  # the samples do not speak against it
+            words = " ".join([*report._answer(), SAMPLES_ALONE.format(samples=self.samples)])
+            return replace(report, verdict="helps", words=words)
+        if self.verdict == "useless" and lost is not None and lost.high is not None and lost.value > LIKELY_LOST:
+            words = (
+                f"It is open whether the context decides: {self.samples} samples show no sign of it (p = {self.p:.2f}),"
+                f" but by what the tuner has learned you would lose about {lost.value:.0%} without it, {lost.high:.0%}"
+                " at most."
+            )
+            return replace(report, verdict="too little data", words=words)
+        return report
+
     def __str__(self) -> str:
         answer, tested = self._answer(), f"{self.words[0].lower()}{self.words[1:]}"
-        if self._decides and self.verdict != "helps":  # one verdict: the samples do not speak against it
-            lines = [*answer, SAMPLES_ALONE.format(samples=self.samples)]
-            return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
+        if answer and self.words.startswith(answer[0]):  # the model alone
+            return "\n".join([self.words, *(f"Warning: {warning}" for warning in self.warnings)])
         apart = "The test of the samples, which knows nothing of the tuner's model: " if answer else ""
         lines = [*answer, f"{apart}{tested}" if apart else self.words]
         if self.dimensions:
@@ -104,6 +119,8 @@ class ContextReport:
             return ["The context decides nothing: the same settings are best in all of it."]
         times = 1.0 + lost.high
         most = f"lose {lost.high:.0%}" if times < TIMES_FROM else f"pay {times_words(times)} as much"
+        if self.verdict == "useless":
+            return [f"Without the context you would {most} at most."]
         return [f"It is open whether the context decides: without it you would {most} at most."]
 
     def as_json(self) -> dict[str, Any]:

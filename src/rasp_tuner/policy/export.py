@@ -270,12 +270,19 @@ def _measured(
 
 
 def _notes(fields: Sequence[Mapping[str, Any]], situations: Sequence[Situation]) -> tuple[str, ...]:
-    """Which texts no test can name."""
-    hashed = [field["name"] for field in fields if field["kind"] in ("category", "name") and "values" not in field]
+    """Which texts no test can name, so that they share their settings, and what to do."""
+    hashed = {
+        field["name"]: field["kind"]
+        for field in fields
+        if field["kind"] in ("category", "name") and "values" not in field
+    }
     unnamed = [name for name in hashed if any(values[name] == UNNAMED for _, values in situations)]
     if not unnamed:
         return ()
+    categories = [name for name in unnamed if hashed[name] == "category"]
+    declare = f", or declare {' and '.join(categories)} as Category([...])" if categories else ""
     return (
-        f"Of some texts of {', '.join(unnamed)} only a hash is known, so that no test names them; give them, as in"
-        f" export(path, texts={{{unnamed[0]!r}: [...]}}).",
+        f"Of some texts of {', '.join(unnamed)} only a hash is on record: it cannot tell them apart, so all of them get"
+        f" the same settings. Name them by texts={{{unnamed[0]!r}: [...]}} (rasp export --texts"
+        f" {unnamed[0]}=...){declare}.",
     )

@@ -53,7 +53,7 @@ class PolicyReport:
         settings = "1 leaf" if self.leaves == 1 else f"{self.leaves} leaves"
         grown = f"A tree with {settings}, grown from {counted(self.grown_from, 'context')}."
         explored = () if self.explored is None else (str(self.explored),)
-        return " ".join([grown, self._loss(), *explored, *self.notes])
+        return " ".join([grown, *self.notes, self._loss(), *explored])
 
     def _loss(self) -> str:
         if self.loss is None:

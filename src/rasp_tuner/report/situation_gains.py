@@ -24,8 +24,9 @@ from rasp_tuner.types.knob_shares import NO_EFFECT
 
 NAMES_IN_LABEL = 4
 SAME_SETTINGS = 0.05  # of the range of every knob: settings this close are told as the same
-# Deviations of what many knobs gain together: the best of so many settings often looks good by two or three.
-SURE_TOGETHER = 6.0
+# Probability that settings beat the default, 3.5 deviations: the best of so many often looks good by two or three.
+SURELY_BETTER = 0.9998
+SEEMS_WORSE = 1.0  # deviations from which on settings of another situation do not stand for those of this one
 KEPT_LESS = 0.05  # of the probability that a limit is kept: a knob that lowers it so much is needed
 MOST_COMMON = 12  # settings that are looked at for all contexts
 
@@ -52,8 +53,8 @@ class SituationGain:
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON; `words` is the sentence."""
         gains = {name: {**gain.to_json(), "words": expected_words(gain)} for name, gain in self.gains.items()}
-        more = {"gains": gains, "knobs": self.knobs.to_json(), "proven": self.proven, "words": str(self)}
-        return {**asdict(self), **more}
+        more = {"gains": gains, "knobs": self.knobs.to_json(), "proven": self.proven}
+        return {**asdict(self), **more, "source": self.source_words(), "words": str(self)}
 
     def __str__(self) -> str:
         """In words.
@@ -71,11 +72,14 @@ class SituationGain:
         parts = []
         if self.proven and self.gains:
             gains = ", ".join(f"{name} {expected_words(gain)}" for name, gain in self.gains.items())
-            source = self.knobs.shares_words()
-            unknown = not source and len(self.proven) > 1
-            parts.append(f"{gains}, {source}" if source else gains)
-            parts += ["which of its knobs matter is not shown"] if unknown else []
+            parts = [f"{gains}, {self.source_words()}"] if self.knobs.shares else [gains, self.source_words()]
         return "; ".join(filter(None, [*parts, idle_words(self.unproven)]))
+
+    def source_words(self) -> str:
+        """Which of the recommended knobs the gain comes from; empty where nothing is known, and of one knob alone."""
+        if self.knobs.shares or not self.gains:
+            return self.knobs.shares_words()
+        return "which of its knobs matter is not shown" if len(self.proven) > 1 else ""
 
 
 def expected_words(gain: Gain) -> str:
@@ -141,15 +145,28 @@ def _groups(
     recommended: Sequence[Params],
     decoded: Sequence[dict[str, Any]],
 ) -> list[tuple[list[int], int]]:
-    """Contexts with the same settings of the knobs that are shown to matter there; chance sets the others."""
-    matter = list(points)
+    """Contexts that are told together: the same settings of what is recommended, and others serve as well."""
+    proven = list(points)
     for members in same_settings(recommended):
         context, point = contexts[members[0]], points[members[0]]
-        idle = unproven_at(belief, context, point)
+        unproven = unproven_at(belief, context, point)
         for i in members:
-            matter[i] = put_back(belief, point, idle)
-    matter = _alike(matter)
-    return grouped(decoded, [belief.space.from_unit(point) for point in matter], np.stack(matter))
+            proven[i] = put_back(belief, point, unproven)
+    proven = _alike(proven)
+    kept: dict[bytes, list[Array]] = {}
+    told = []
+    for context, point, own in zip(contexts, points, proven, strict=True):
+        others = kept.setdefault(own.tobytes(), [])
+        found = next((other for other in others if _serves(belief, context, other, point)), None)
+        others += [point] if found is None else []
+        told.append(point if found is None else found)
+    return grouped(decoded, [belief.space.from_unit(point) for point in told], np.stack(proven))
+
+
+def _serves(belief: TunerForecasts, context: Array, other: Array, own: Array) -> bool:
+    """Whether the settings of another situation do not seem to be worse here than what is recommended."""
+    expect = belief.optimizer.model.expect
+    return np.array_equal(other, own) or not surely_more(expect(context, other), expect(context, own), SEEMS_WORSE)
 
 
 def unproven_at(belief: TunerForecasts, context: Array, point: Array) -> list[str]:
@@ -167,11 +184,8 @@ def _unproven(
     """Knobs without a shown effect that no limit needs; none where all of them surely gain together."""
     if not knobs.not_shown:
         return []
-    default, moved = (
-        belief.optimizer.model.expect(context, belief.default),
-        belief.optimizer.model.expect(context, point),
-    )
-    if not knobs.shares and surely_more(default, moved, SURE_TOGETHER):
+    better = None if knobs.shares else belief.optimizer.model.probability_better(context, point)
+    if better is not None and better >= SURELY_BETTER:
         return []
 
     def is_needed(name: str) -> bool:

@@ -27,13 +27,15 @@ from rasp_tuner.tune.playoff import (
 )
 from rasp_tuner.tune.situations import Case, cases_of
 from rasp_tuner.tune.verdict import LEAST_RATIO, goals_of, is_upwards
+from rasp_tuner.types.knob_shares import NO_EFFECT
 
 FEWEST_ROUNDS, MOST_ROUNDS = 4, 8  # the more only where noise asks for it
 MOST_KNOBS = 8  # that are measured on an input: of more, those with the least expected effect
 SURE = 2.5  # deviations: after each round it is asked again, and of two knobs without an effect one more is lucky
 LOOKED_AT = 5  # values of a knob whose effect is expected by the model
-FAINT = 0.03  # share of the cost: less is "no effect", if it is only expected
+FAINT = 0.03  # share of the cost: less is "no effect shown", if it is only expected
 
+NO_EFFECT_NOTE = f"{NO_EFFECT}, left alone"
 CHECK, JOINT, SOME = "knobs", "knobs_back", "knobs_some_back"  # kinds of lines in the journal
 
 
@@ -53,8 +55,8 @@ class KnobShare:
 
         >>> str(KnobShare("LC_ALL", "C", True, -0.55, True)), str(KnobShare("buffer", 8, True, -0.08))
         ('LC_ALL=C: -55%', 'buffer=8: about -8.0%')
-        >>> str(KnobShare("threads", 2, False, note="no effect, left alone"))
-        'threads: no effect, left alone'
+        >>> str(KnobShare("threads", 2, False, note=NO_EFFECT_NOTE))
+        'threads: no effect shown, left alone'
         """
         head = f"{self.name}={value_words(self.value)}" if self.moved else self.name
         if self.change is None:
@@ -136,7 +138,7 @@ def left_alone(session: Session, case: Case, params: Params, name: str) -> KnobS
     if not costs:
         note = "left alone"
     elif max(map(abs, costs)) <= max(FAINT, 0.5 * (session.noise() or 0.0)):
-        note = "no effect, left alone"
+        note = NO_EFFECT_NOTE
     else:
         least = min(expected_cost(session, case, offer, params, "low") for offer in offers)
         note = "the default is best, left alone" if least > 0.0 else "no gain was shown, left alone"
@@ -212,7 +214,7 @@ class _Check:
         default, shares = self._session.study.default, []
         for name in params:
             if name in back:
-                shares.append(KnobShare(name, params[name], False, note="no effect, left alone"))
+                shares.append(KnobShare(name, params[name], False, note=NO_EFFECT_NOTE))
             elif params[name] == default.get(name):
                 shares.append(left_alone(self._session, self._case, params, name))
             elif name in needed:

@@ -102,9 +102,9 @@ class TuneResult:
 def share_words(shares: Sequence[KnobShare]) -> str:
     """What each knob does, on one line: those that were moved first, the largest effect first.
 
-    >>> alone = [KnobShare(name, 1, False, note="no effect, left alone") for name in ("threads", "buffer")]
+    >>> alone = [KnobShare(name, 1, False, note="no effect shown, left alone") for name in ("threads", "buffer")]
     >>> share_words([*alone, KnobShare("locale", "C", True, -0.55, True)])
-    'locale=C: -55%; threads, buffer: no effect, left alone'
+    'locale=C: -55%; threads, buffer: no effect shown, left alone'
     """
     moved = [share for share in shares if share.moved]
     moved.sort(key=lambda one: -abs(math.log1p(max(one.change or 0.0, -1.0 + 1e-12))))

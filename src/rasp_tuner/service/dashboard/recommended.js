@@ -1,7 +1,6 @@
 // What is recommended in which situation, what that is expected to gain, and which knobs it comes from.
 
 import { h } from "./dom.js";
-import { percent } from "./numbers.js";
 import { shown } from "./suggestions.js";
 
 const COLUMNS = ["Situation", "Use", "Expected against the default", "Which knobs", "No effect shown"];
@@ -34,16 +33,14 @@ export class Recommended {
 
   show({ situations }) {
     this.element.hidden = situations.length === 0;
-    const rows = situations.map(({ label, proven, unproven, gains, knobs }) => {
+    const rows = situations.map(({ label, proven, unproven, gains, source }) => {
       const gained = Object.keys(proven).length ? Object.entries(gains) : [];
       const now = Object.entries(unproven).map(([name, value]) => `${name} (now ${shown(value)})`);
       return [
         label,
         settings(proven),
         gained.map(([name, { words }]) => `${name}: ${words}`).join("; ") || "–",
-        Object.entries(knobs.shares)
-          .map(([name, share]) => `${name} ${percent(share)}`)
-          .join(", ") || "–",
+        source || "–",
         now.join(", ") || "–",
       ];
     });

@@ -474,6 +474,7 @@ class SituationGainAnswer(LazyModel):
     margins: dict[str, dict[str, float]]
     proven: dict[str, KnobValue] = Field(description="Of `changed`, the knobs shown to matter: what is recommended.")
     unproven: dict[str, KnobValue] = Field(description="Of `changed`, those without a shown effect: left to chance.")
+    source: str = Field(description="Which of `proven` the gain comes from, in words.", examples=["from cache 100%"])
     words: str
 
 
