@@ -122,8 +122,9 @@ class Ledger:
 
     def note_observed(self, point: Array) -> None:
         """Somebody observed a run of a point, maybe the latest suggestion of it that waits."""
-        for id, record in reversed(self.pending.items()):
-            if not record.came and np.array_equal(record.point, point):
+        key = point.tobytes()
+        for id, record in itertools.islice(reversed(self.pending.items()), LOST_AFTER):
+            if not record.came and record.point.tobytes() == key:
                 self.pending[id] = record._replace(came=True)
                 return
 
